@@ -1,0 +1,52 @@
+"""Where numbers were measured: recorded with every result, compared before two are compared."""
+
+from __future__ import annotations
+
+from autotune.core.job import Frozen
+
+
+class Device(Frozen):
+    """Describe one device that can be measured.
+
+    Args:
+        kind: ``cpu`` or ``cuda``.
+        index: device index as the process sees it; None on CPU.
+        name: the maker's name of it.
+        total_bytes: its memory (system memory on CPU, or the cgroup's limit when lower).
+        free_bytes: what nobody holds now.
+        capability: CUDA compute capability such as ``9.0``; None on CPU.
+        bf16: whether bfloat16 is computed natively or at least supported by torch there.
+        cores: cores this process may run on (CPU).
+    """
+
+    kind: str
+    index: int | None
+    name: str
+    total_bytes: int
+    free_bytes: int
+    capability: str | None = None
+    bf16: bool = True
+    cores: int | None = None
+
+    @property
+    def label(self) -> str:
+        """``cpu`` or ``cuda:0``."""
+        return self.kind if self.index is None else f"{self.kind}:{self.index}"
+
+
+class Environment(Frozen):
+    """Describe the machine and the installed libraries.
+
+    Args:
+        versions: installed version by distribution name; absent ones are left out.
+        python: Python version.
+        platform: operating system and kernel.
+        devices: every device found, CPU last.
+        notices: what cannot be measured here and why, one sentence each.
+    """
+
+    versions: dict[str, str]
+    python: str
+    platform: str
+    devices: tuple[Device, ...]
+    notices: tuple[str, ...] = ()

@@ -1,0 +1,73 @@
+"""Every error autotune raises on purpose, with the exit code it ends in.
+
+Holds no handling: the command line's outermost frame turns an error into one line and a code.
+
+    AutotuneError
+    ├── BadInput           2   the user's input: what was found, what was expected, what to do
+    ├── NothingFits        3   every candidate needs more than the budget
+    ├── EnvironmentUnable  4   this machine or installation cannot do it
+    ├── ToolFailure        5   autotune itself failed
+    ├── NotBuiltYet        4   a station of the pipeline that does not exist in this version
+    └── Interrupted        130 the user or the system asked us to stop
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+EXIT_OK = 0
+EXIT_REGRESSION = 1
+
+
+class AutotuneError(Exception):
+    """Carry one clear sentence and, after it, what to do next."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message} {self.hint}"
+
+
+class BadInput(AutotuneError):
+    """Say what was found, what was expected and what to do; nothing was started."""
+
+    exit_code = 2
+
+
+class NothingFits(AutotuneError):
+    """Say that no candidate fits the budget, how near the nearest came and what would help."""
+
+    exit_code = 3
+
+
+class EnvironmentUnable(AutotuneError):
+    """Say what this machine or installation lacks."""
+
+    exit_code = 4
+
+
+class NotBuiltYet(EnvironmentUnable):
+    """Name a station of the pipeline that this version does not have."""
+
+
+class ToolFailure(AutotuneError):
+    """Report a failure of autotune itself, with the place of its log."""
+
+    exit_code = 5
+
+
+class Interrupted(AutotuneError):
+    """Report that the run was asked to stop; what was finished is on disk."""
+
+    exit_code = 130
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the known name most like ``name``, else ``""``."""
+    match = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"; did you mean {match[0]!r}?" if match else ""

@@ -1,0 +1,106 @@
+"""What one probe measured: raw times and realised shapes, never their averages.
+
+Readers compute medians and spread; nothing here is rounded or smoothed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from autotune.core.job import Frozen
+from autotune.core.memory import Peaks
+from autotune.core.outcome import Ending
+
+
+class Step(Frozen):
+    """One micro-step as it really ran.
+
+    Args:
+        seconds: wall time from the end of the step before to the end of this one: data fetch,
+            forward, backward and device synchronisation. The optimizer's time is not in it.
+        fetch_seconds: the part of it spent waiting for the batch.
+        rows: rows of the input tensor.
+        width: columns of the input tensor.
+        sequences: documents in the batch.
+        useful_tokens: tokens that are not padding.
+        label_tokens: tokens that are trained on.
+        longest: tokens of the longest document.
+        loss: the loss of the step; None when it was not finite.
+        peak_bytes: highest process memory since the step before, above the start.
+    """
+
+    seconds: float
+    fetch_seconds: float
+    rows: int
+    width: int
+    sequences: int
+    useful_tokens: int
+    label_tokens: int
+    longest: int
+    loss: float | None
+    peak_bytes: int | None = None
+
+    @property
+    def padded_tokens(self) -> int:
+        """Positions that were computed, padding included."""
+        return self.rows * self.width
+
+
+class Measurement(Frozen):
+    """Everything one probe found out.
+
+    Args:
+        peaks: peak memory over loading and the memory phase, four numbers.
+        load_peaks: peak memory of loading alone.
+        memory_steps: micro-steps of the memory phase, in order.
+        warmup_steps: micro-steps thrown away before timing.
+        timed_steps: micro-steps of the speed phase, in order.
+        optimizer_seconds: raw times of the optimizer updates of the speed phase.
+        grad_norms: gradient norm of each update; None where it was not finite.
+        worst_rows: rows of the data set that made the memory batch (index in the split); empty
+            when rows are packed.
+        worst_tokens: tokens of each row of the memory batch, after truncation and packing.
+        effective: values TRL really used, read back from the trainer.
+        warnings: warnings TRL, transformers or torch raised, each once.
+        parameters: trainable and all parameters, and the trainable dtype.
+        load_seconds: from the start of the child to the first step.
+        cap_bytes: the enforced cap; None when the probe ran without.
+        speed_rows_repeated: whether packed rows had to be used more than once to fill the timing.
+    """
+
+    peaks: Peaks
+    load_peaks: Peaks | None = None
+    memory_steps: tuple[Step, ...]
+    warmup_steps: tuple[Step, ...] = ()
+    timed_steps: tuple[Step, ...] = ()
+    optimizer_seconds: tuple[float, ...] = ()
+    grad_norms: tuple[float | None, ...] = ()
+    worst_rows: tuple[int, ...] = ()
+    worst_tokens: tuple[int, ...] = ()
+    effective: dict[str, Any] = {}
+    warnings: tuple[str, ...] = ()
+    parameters: dict[str, Any] = {}
+    load_seconds: float = 0.0
+    cap_bytes: int | None = None
+    speed_rows_repeated: bool = False
+
+
+class ProbeReport(Frozen):
+    """A probe as the search sees it: how it ended, what it measured, what it cost.
+
+    Args:
+        ending: outcome, phase and reason.
+        measurement: the numbers; present whenever at least the memory phase finished.
+        wall_seconds: from the start of the child to its end, as the parent saw it.
+        peak_rss_bytes: highest resident memory of the child seen by the parent.
+        log_file: the child's output.
+        needed_bytes: least memory the candidate is known to need, when it did not fit.
+    """
+
+    schema_version: Literal[1] = 1
+    ending: Ending
+    measurement: Measurement | None = None
+    wall_seconds: float = 0.0
+    peak_rss_bytes: int | None = None
+    log_file: str | None = None
+    needed_bytes: int | None = None

@@ -1,0 +1,57 @@
+"""What is known of the user's rows before any probe: a document the preparing child writes.
+
+Lengths themselves are too many for a document; they lie beside it as ``lengths.npz``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from autotune.core.job import Frozen
+
+
+class Notice(Frozen):
+    """One counted remark about the rows, e.g. ``3 of 400 assistant turns are empty``."""
+
+    code: str
+    message: str
+    count: int | None = None
+
+
+class DatasetProfile(Frozen):
+    """Describe the prepared rows.
+
+    Args:
+        layout: what was recognised, e.g. ``messages``, ``text``, ``prompt-completion``.
+        conversion: what was converted, in words, or None when rows go to TRL as they came.
+        rows_given: rows in the split.
+        rows_used: rows TRL trains on after its own preparation without truncation.
+        tokens: total tokens of the rows used, uncut.
+        label_tokens: tokens that are trained on, uncut.
+        quantiles: token length at 0.5, 0.9, 0.95, 0.99 and 1.0, keyed by name.
+        longest_row: index of the longest row, counted from 0 in the split as given.
+        model_positions: longest sequence the model can take, None when it has no limit.
+        vocabulary: rows of the model's input embedding.
+        pad_token: the token used for padding and where it came from.
+        notices: counted remarks.
+        rows_dir: folder of the prepared rows (Arrow; columns ``input_ids`` and ``labels``).
+        converted_file: Parquet file of the rows in a layout TRL reads, when they were converted.
+        fingerprint: hash of rows, tokenizer and template; equal means the same tokens.
+    """
+
+    schema_version: Literal[1] = 1
+    layout: str
+    conversion: str | None
+    rows_given: int
+    rows_used: int
+    tokens: int
+    label_tokens: int
+    quantiles: dict[str, int]
+    longest_row: int
+    model_positions: int | None
+    vocabulary: int
+    pad_token: str
+    notices: tuple[Notice, ...]
+    rows_dir: str
+    converted_file: str | None
+    fingerprint: str

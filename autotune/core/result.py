@@ -1,0 +1,203 @@
+"""The result: one versioned document from which everything shown or emitted is rendered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from autotune.core.candidate import Candidate
+from autotune.core.environment import Device, Environment
+from autotune.core.errors import BadInput
+from autotune.core.job import Budget, Frozen, Job
+from autotune.core.measurement import ProbeReport
+from autotune.core.profile import DatasetProfile
+
+SCHEMA_VERSION = 1
+
+
+class Estimate(Frozen):
+    """What a candidate's measurement means for the whole data set.
+
+    Args:
+        pass_seconds: expected wall time of one pass over the rows this candidate trains.
+        score_seconds: the objective: expected wall time for one pass over the reference tokens,
+            i.e. pass_seconds divided by the share of reference label tokens kept.
+        retention_ratio: label tokens kept against the reference, 0..1.
+        useful_tokens_per_s: tokens that are not padding, over the whole pass.
+        padded_tokens_per_s: computed positions, padding included, over the whole pass.
+        label_tokens_per_s: tokens trained on, over the whole pass.
+        padding_ratio: share of computed positions that are padding, 0..1.
+        sequences_per_update: expected documents per optimizer update.
+        updates_per_pass: optimizer updates in one pass.
+        rows_cut: rows that lose tokens.
+        tokens_dropped_ratio: share of all tokens that are dropped, 0..1.
+        spread_ratio: median absolute deviation of the timed steps around the time model,
+            relative; what two equal candidates may differ by.
+    """
+
+    pass_seconds: float
+    score_seconds: float
+    retention_ratio: float
+    useful_tokens_per_s: float
+    padded_tokens_per_s: float
+    label_tokens_per_s: float
+    padding_ratio: float
+    sequences_per_update: float
+    updates_per_pass: int
+    rows_cut: int
+    tokens_dropped_ratio: float
+    spread_ratio: float
+
+
+class TrialRecord(Frozen):
+    """One probed candidate.
+
+    Args:
+        number: order in which it was probed, from 0.
+        candidate: its knobs.
+        options: the TRL options it stands for, accumulation included, upstream spelling; these
+            replace the user's own and nothing else changes.
+        env: environment variables it stands for; never TRL options.
+        pretruncate_tokens: length the rows must be cut to before TRL sees them (padding-free
+            without packing does not cut by itself); None when no row has to be cut.
+        changes: class of change against the reference (neutral, data, mixing, model).
+        role: ``baseline`` (the user's own config), ``search``, or ``confirmation``.
+        report: how the probe ended and what it measured.
+        estimate: what that means for the whole data set; None when it did not fit.
+        note: what should be known of it, e.g. that it mixes documents.
+    """
+
+    number: int
+    candidate: Candidate
+    options: dict[str, Any]
+    env: dict[str, str] = {}
+    pretruncate_tokens: int | None = None
+    changes: str
+    role: Literal["baseline", "search", "confirmation"]
+    report: ProbeReport
+    estimate: Estimate | None = None
+    note: str = ""
+
+
+class Skipped(Frozen):
+    """A knob value or a combination that was not tried, and why.
+
+    Args:
+        what: knob value(s) in words.
+        reason: one sentence.
+        count: candidates of the space it removed.
+    """
+
+    what: str
+    reason: str
+    count: int
+
+
+class Ratio(Frozen):
+    """A ratio of two candidates measured side by side, in turns.
+
+    Args:
+        reference: key of the candidate compared with.
+        value: median of the paired ratios; above 1 means faster than the reference.
+        low: lower end of the 95 % interval.
+        high: upper end of the 95 % interval.
+        pairs: how many pairs were measured.
+    """
+
+    reference: str
+    value: float
+    low: float
+    high: float
+    pairs: int
+
+
+class Result(Frozen):
+    """Everything a run found out.
+
+    Args:
+        job: what was asked.
+        budget: memory the job may use.
+        device: where it was measured.
+        environment: machine and library versions.
+        profile: the rows.
+        space: name, content hash and number of valid candidates of the searched space.
+        trials: every probe, in order.
+        reference: key of the candidate ratios are made against.
+        best: key of the chosen candidate; None when nothing fits.
+        chosen_because: one sentence.
+        speedup: best against reference.
+        skipped: what was not tried and why.
+        overrides: options of the user that probes replaced and the emitted files restore.
+        notices: remarks for the reader, most important first.
+        search_seconds: what the search cost.
+        pays_back_seconds: training time after which it has paid for itself; None if never.
+        out_dir: folder the run wrote to.
+        interrupted: whether the search was stopped early.
+    """
+
+    schema_version: Literal[1] = 1
+    created: str
+    autotune_version: str
+    job: Job
+    budget: Budget
+    device: Device
+    environment: Environment
+    profile: DatasetProfile
+    space: dict[str, Any]
+    trials: tuple[TrialRecord, ...]
+    reference: str | None
+    best: str | None
+    chosen_because: str
+    speedup: Ratio | None
+    skipped: tuple[Skipped, ...] = ()
+    overrides: dict[str, Any] = {}
+    notices: tuple[str, ...] = ()
+    search_seconds: float = 0.0
+    pays_back_seconds: float | None = None
+    out_dir: str
+    interrupted: bool = False
+
+    def trial_of(self, key: str | None) -> TrialRecord | None:
+        """Return the first trial of a candidate that has an estimate, or None."""
+        found = [t for t in self.trials if t.candidate.key == key]
+        return next((t for t in found if t.estimate is not None), found[0] if found else None)
+
+    @property
+    def best_trial(self) -> TrialRecord | None:
+        """The chosen candidate's trial."""
+        return self.trial_of(self.best)
+
+    @property
+    def reference_trial(self) -> TrialRecord | None:
+        """The trial ratios are made against."""
+        return self.trial_of(self.reference)
+
+    @property
+    def baseline_trial(self) -> TrialRecord | None:
+        """The trial of the user's own config."""
+        return next((t for t in self.trials if t.role == "baseline"), None)
+
+
+def read_result(path: Path) -> Result:
+    """Read a stored result.
+
+    Args:
+        path: a ``result.json``, or the folder of a run that holds one.
+
+    Raises:
+        BadInput: there is no such file, it is damaged, or its schema is of another version.
+    """
+    file = path / "result.json" if path.is_dir() else path
+    if not file.is_file():
+        raise BadInput(f"no result at {file}.", "Give a run's folder or its result.json.")
+    try:
+        return Result.model_validate_json(file.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise BadInput(
+            f"{file} is not a result of schema version {SCHEMA_VERSION}: {where}: {first['msg']}.",
+            "Run autotune again to make a new one.",
+        ) from error

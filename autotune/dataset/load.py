@@ -1,0 +1,362 @@
+"""Loads the rows a job names, from files, folders, the hub or a TRL ``datasets:`` block.
+
+Knows where rows are, not what they mean: layouts are recognised elsewhere. What cannot be loaded
+ends in one sentence that says what was found and what to do.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotune.core.errors import BadInput, nearest
+from autotune.core.job import DatasetSource
+from autotune.dataset.json_lines import first_fault
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+#: Builder of the data set library for every file ending it can read.
+BUILDERS = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".arrow": "arrow",
+    ".txt": "text",
+}
+_BUILDER_NAMES = frozenset(BUILDERS.values())
+_HUB_ID = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
+_HUB_TIMEOUT_S = 10.0
+
+
+def load_rows(source: DatasetSource, split: str, *, cache_dir: Path) -> Dataset:
+    """Load one split as a table with at least one row.
+
+    Args:
+        source: where the rows come from.
+        split: name of the split, ``train[:10%]`` and ``a+b`` included; a single file has only
+            ``train``.
+        cache_dir: private folder for the Arrow copies the data set library makes of local files;
+            hub data sets use the user's own hub cache.
+
+    Raises:
+        BadInput: missing, unreadable, broken or empty, an unknown split, or an unreachable hub.
+    """
+    if source.blocks is not None:
+        rows = _load_blocks(source, split, cache_dir)
+    else:
+        rows = _load_one(source.path, source.config, split, cache_dir)
+    if len(rows) == 0:
+        raise BadInput(f"{_shown(source)} holds no rows in split {split!r}.")
+    return rows
+
+
+def local_files(source: DatasetSource) -> list[Path] | None:
+    """Return every local file the rows come from, sorted; None when some come from the hub."""
+    if source.blocks is not None:
+        paths = [path for block in source.blocks for path in _block_paths(block)]
+    else:
+        paths = [source.path]
+    files: list[Path] = []
+    for text in paths:
+        path = Path(text).expanduser()
+        if path.is_dir():
+            files += [p for p in sorted(path.rglob("*")) if p.is_file()]
+        elif path.is_file():
+            files.append(path)
+        else:
+            return None
+    return files
+
+
+def _shown(source: DatasetSource) -> str:
+    return source.path if source.blocks is None else "the datasets: block"
+
+
+def _load_one(text: str, config: str | None, split: str, cache_dir: Path) -> Dataset:
+    path = Path(text).expanduser()
+    try:
+        if path.is_file():
+            return _load_file(path, split, cache_dir)
+        if path.is_dir():
+            return _load_folder(path, split, cache_dir)
+    except PermissionError as error:
+        raise BadInput(f"data set {path} cannot be read: permission denied.") from error
+    if _looks_local(text):
+        raise BadInput(f"data set {text} does not exist{_neighbour(path)}.")
+    return _load_hub(text, config, split)
+
+
+def _looks_local(text: str) -> bool:
+    return (
+        text.startswith((".", "/", "~"))
+        or _builder_of(Path(text)) is not None
+        or _HUB_ID.match(text) is None
+    )
+
+
+def _neighbour(path: Path) -> str:
+    """Name the file of the same folder that is most like the missing one."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f": there is no folder {folder}"
+    return nearest(path.name, sorted(entry.name for entry in folder.iterdir())) or (
+        f": nothing in {folder.resolve()} is called like it"
+    )
+
+
+def _builder_of(path: Path) -> str | None:
+    suffixes = [s.lower() for s in path.suffixes if s.lower() not in (".gz", ".zst", ".bz2", ".xz")]
+    return BUILDERS.get(suffixes[-1]) if suffixes else None
+
+
+def _load_file(path: Path, split: str, cache_dir: Path) -> Dataset:
+    builder = _builder_of(path)
+    if builder is None:
+        raise BadInput(
+            f"data set {path} is a {path.suffix or 'suffixless'} file, "
+            f"expected one of {', '.join(BUILDERS)}{nearest(path.suffix, list(BUILDERS))}."
+        )
+    return _load_files(builder, str(path), [path], split, cache_dir, shown=str(path))
+
+
+def _load_folder(folder: Path, split: str, cache_dir: Path) -> Dataset:
+    import datasets
+
+    if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        try:
+            loaded = datasets.load_from_disk(str(folder))
+        except (OSError, ValueError, KeyError) as error:
+            raise BadInput(f"data set {folder} cannot be read: {_first_line(error)}") from error
+        if isinstance(loaded, datasets.Dataset):
+            loaded = datasets.DatasetDict({"train": loaded})
+        return _pick(loaded, split, str(folder))
+    files = [p for p in sorted(folder.rglob("*")) if p.is_file() and _builder_of(p) is not None]
+    if not files:
+        raise BadInput(
+            f"folder {folder} holds no {', '.join(BUILDERS)} file "
+            "and was not written by Dataset.save_to_disk."
+        )
+    return _load_files(str(folder), None, files, split, cache_dir, shown=f"folder {folder}")
+
+
+def _load_files(
+    builder: str,
+    data_files: Any,
+    files: list[Path],
+    split: str,
+    cache_dir: Path,
+    *,
+    shown: str,
+    columns: dict[str, Any] | None = None,
+) -> Dataset:
+    """Load local files, and on failure name the file and line that broke it."""
+    import datasets
+    import pyarrow as pa
+
+    for file in files:
+        if file.stat().st_size == 0:
+            raise BadInput(f"data set {file} is empty (0 bytes).", "Give a file with rows in it.")
+    options: dict[str, Any] = dict(columns or {})
+    if data_files is not None:
+        options["data_files"] = data_files
+    if builder == "csv" and files and files[0].name.lower().removesuffix(".gz").endswith(".tsv"):
+        options["sep"] = "\t"
+    try:
+        loaded = datasets.load_dataset(builder, cache_dir=str(cache_dir), **options)
+    except (datasets.exceptions.DatasetGenerationError, pa.ArrowInvalid, OSError) as error:
+        raise BadInput(_why_unreadable(files, error)) from error
+    except (ValueError, TypeError, StopIteration, datasets.exceptions.DatasetsError) as error:
+        if all(_is_blank(file) for file in files):
+            raise BadInput(f"data set {shown} holds no rows.") from error
+        raise BadInput(_why_unreadable(files, error)) from error
+    return _pick(loaded, split, shown)
+
+
+def _is_blank(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return not stream.read(4096).strip(b" \r\n\t[]\xef\xbb\xbf")
+
+
+def _why_unreadable(files: list[Path], error: BaseException) -> str:
+    for file in files:
+        if _builder_of(file) == "json":
+            fault = first_fault(file)
+            if fault is not None:
+                return f"data set {file} {fault}."
+    cause = error.__cause__ or error
+    return f"data set {', '.join(map(str, files[:3]))} cannot be read: {_first_line(cause)}"
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]
+
+
+def _pick(loaded: DatasetDict, split: str, shown: str) -> Dataset:
+    """Return the rows of a split expression such as ``train``, ``train[:10%]`` or ``a+b``."""
+    import datasets
+
+    parts = []
+    for part in split.split("+"):
+        name, _, cut = part.strip().partition("[")
+        _check_split(name, list(loaded), shown)
+        rows = loaded[name]
+        if cut:
+            try:
+                wanted = datasets.ReadInstruction.from_spec(f"{name}[{cut}")
+                (absolute,) = wanted.to_absolute({name: len(rows)})
+            except (ValueError, AssertionError) as error:
+                raise BadInput(f"split {split!r} is not understood: {error}") from error
+            rows = rows.select(range(absolute.from_ or 0, absolute.to or len(rows)))
+        parts.append(rows)
+    return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
+
+
+def _check_split(name: str, found: list[str], shown: str) -> None:
+    if name not in found:
+        raise BadInput(
+            f"data set {shown} has no split {name!r}; it has {', '.join(map(repr, found))}"
+            f"{nearest(name, found)}.",
+            "Choose one with --dataset-train-split or --dataset-test-split.",
+        )
+
+
+def _load_hub(name: str, config: str | None, split: str) -> Dataset:
+    """Load a hub data set, or the copy the hub cache has of it when there is no network."""
+    import datasets
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+
+    reached = True
+    try:
+        huggingface_hub.HfApi().dataset_info(name, timeout=_HUB_TIMEOUT_S)
+    except (HfHubHTTPError, HFValidationError) as error:
+        raise BadInput(
+            f"data set {name!r} is neither a local path nor a data set on the hub: "
+            f"{_first_line(error)}"
+        ) from error
+    except (OfflineModeIsEnabled, OSError, *_transport_errors()):
+        reached = False
+    try:
+        with nullcontext() if reached else _offline():
+            loaded = datasets.load_dataset(name, config)
+    except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+        if reached:
+            raise BadInput(f"data set {name!r} cannot be loaded: {_first_line(error)}") from error
+        raise BadInput(
+            f"data set {name!r} is not a local path, is not in the hub cache, "
+            "and the hub cannot be reached from here.",
+            "Give a local file, or a folder written by Dataset.save_to_disk.",
+        ) from error
+    return _pick(loaded, split, name)
+
+
+def _transport_errors() -> tuple[type[Exception], ...]:
+    """Return the base error of every HTTP library huggingface_hub may be built on."""
+    found: list[type[Exception]] = []
+    for module in ("httpx2", "httpx"):
+        if importlib.util.find_spec(module) is not None:
+            found.append(importlib.import_module(module).HTTPError)
+    return tuple(found)
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    """Keep the hub libraries from asking the network, which costs them 20 s of retries."""
+    import datasets.config
+    import huggingface_hub.constants
+
+    homes: list[Any] = [huggingface_hub.constants, datasets.config]
+    before = [home.HF_HUB_OFFLINE for home in homes]
+    try:
+        for home in homes:
+            home.HF_HUB_OFFLINE = True
+        yield
+    finally:
+        for home, value in zip(homes, before, strict=True):
+            home.HF_HUB_OFFLINE = value
+
+
+def _block_paths(block: dict[str, Any]) -> list[str]:
+    files = block.get("data_files")
+    if isinstance(files, dict):
+        files = [
+            f for value in files.values() for f in ([value] if isinstance(value, str) else value)
+        ]
+    if isinstance(files, str):
+        files = [files]
+    if files:
+        base = Path(block.get("data_dir") or "")
+        return [str(base / file) for file in files]
+    return [str(block.get("data_dir") or block.get("path", ""))]
+
+
+def _load_blocks(source: DatasetSource, split: str, cache_dir: Path) -> Dataset:
+    """Load a mixture as ``trl.get_dataset`` does (trl 1.16, ``scripts/utils.py``)."""
+    import datasets
+
+    blocks = source.blocks or ()
+    if split != source.train_split:
+        raise BadInput(f"a datasets: block has no split {split!r}; its rows are all for training.")
+    if not blocks:
+        raise BadInput("the datasets: block is empty, expected at least one entry with a path.")
+    parts = [_load_block(block, cache_dir) for block in blocks]
+    fractions = [block.get("fraction") for block in blocks]
+    known = [float(fraction) for fraction in fractions if fraction is not None]
+    if known and len(known) < len(fractions):
+        raise BadInput("fraction must be set for every entry of the datasets: block or for none.")
+    if known:
+        weights = [fraction / sum(known) for fraction in known]
+        total = min(len(p) / w for p, w in zip(parts, weights, strict=True) if w > 0)
+        parts = [p.select(range(round(w * total))) for p, w in zip(parts, weights, strict=True)]
+    try:
+        return datasets.concatenate_datasets(parts)
+    except (ValueError, TypeError) as error:
+        raise BadInput(
+            f"the entries of the datasets: block have different columns: {_first_line(error)}",
+            "Select the same columns: in each entry.",
+        ) from error
+
+
+def _load_block(block: dict[str, Any], cache_dir: Path) -> Dataset:
+    name = block.get("path")
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"an entry of the datasets: block has no path: {block}.")
+    split = block.get("split") or "train"
+    if name in _BUILDER_NAMES and not Path(name).exists():
+        paths = [Path(text).expanduser() for text in _block_paths(block)]
+        for path in paths:
+            if not path.exists() and "*" not in path.name:
+                raise BadInput(f"data set {path} does not exist{_neighbour(path)}.")
+        files = [p for p in paths if p.is_file()]
+        extra = {k: block[k] for k in ("data_dir",) if block.get(k)}
+        rows = _load_files(
+            name,
+            block.get("data_files"),
+            files,
+            split,
+            cache_dir,
+            shown=str(paths[0]),
+            columns=extra,
+        )
+    else:
+        rows = _load_one(name, block.get("name"), split, cache_dir)
+    columns = block.get("columns")
+    if columns:
+        missing = [column for column in columns if column not in rows.column_names]
+        if missing:
+            raise BadInput(
+                f"data set {name} has no column {missing[0]!r}, "
+                f"it has {', '.join(rows.column_names)}{nearest(missing[0], rows.column_names)}."
+            )
+        rows = rows.select_columns(columns)
+    return rows

@@ -1,0 +1,143 @@
+"""Where the emitted configuration finds its rows, in the words of TRL's command line.
+
+Looks at the names of files and, for a folder, at whether ``save_to_disk`` wrote it; reads no rows.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.core.job import DatasetSource
+from autotune.core.result import Result, TrialRecord
+
+#: ``datasets`` builder by file suffix; a compressed file is read by the suffix before ``.gz``.
+BUILDERS = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".arrow": "arrow",
+    ".txt": "text",
+}
+#: The reason of a location that needs none.
+AS_GIVEN = "as given"
+#: A split's name alone; ``train[:10%]`` and ``a+b`` are instructions and not keys of the rows.
+_SPLIT_NAME = re.compile(r"^\w+$")
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+#: Folder below the run's own that holds rows autotune had to write.
+WRITTEN_ROWS = Path("dataset") / "train.parquet"
+
+
+@dataclass(frozen=True)
+class Location:
+    """Say where rows are.
+
+    Args:
+        options: keys of the TRL YAML, without those that are TRL's default.
+        reason: why they differ from what the user wrote.
+        lacks_test: whether evaluation has no rows there, although TRL would ask for them.
+    """
+
+    options: dict[str, Any]
+    reason: str
+    lacks_test: bool = False
+
+    @property
+    def blocks(self) -> list[dict[str, Any]] | None:
+        """The ``datasets:`` block, or None when rows have a name."""
+        return self.options.get("datasets")
+
+    @property
+    def train_split(self) -> str:
+        """The key of the loaded rows that are trained on."""
+        return str(self.options.get("dataset_train_split", "train"))
+
+    @property
+    def test_split(self) -> str:
+        """The key of the loaded rows that are evaluated on."""
+        return str(self.options.get("dataset_test_split", "test"))
+
+
+def written_rows(result: Result) -> Path:
+    """Return the Parquet file that holds converted or pre-truncated rows of a run."""
+    return Path(result.out_dir).expanduser().absolute() / WRITTEN_ROWS
+
+
+def locate_rows(result: Result, trial: TrialRecord, evaluates: bool) -> Location:
+    """Say where the rows of a trial come from.
+
+    Args:
+        result: the run.
+        trial: the trial that is emitted.
+        evaluates: whether the configuration evaluates while it trains.
+    """
+    source = result.job.dataset
+    if trial.pretruncate_tokens is not None or result.profile.converted_file is not None:
+        return _written(result, trial, evaluates)
+    if source.blocks is not None:
+        return Location({"datasets": [dict(b) for b in source.blocks]}, AS_GIVEN)
+    path = Path(source.path).expanduser()
+    split = source.train_split
+    builder = _builder(path)
+    if builder is not None:
+        block = {"path": builder, "data_files": _pattern(path), "split": split}
+        return Location({"datasets": [block]}, "TRL reads a local file as a block", evaluates)
+    if (path / "state.json").is_file():
+        block = {"path": "arrow", "data_files": f"{_pattern(path)}/*.arrow", "split": split}
+        return Location({"datasets": [block]}, "save_to_disk folder, read as Arrow", evaluates)
+    if (path / "dataset_dict.json").is_file():
+        blocks = [_saved_split(path, part) for part in split.split("+")]
+        return Location({"datasets": blocks}, "save_to_disk folder, read as Arrow", evaluates)
+    name = str(path.absolute()) if path.is_dir() else source.path
+    if not _SPLIT_NAME.match(split):
+        block = {"path": name, "split": split}
+        block |= {"name": source.config} if source.config is not None else {}
+        return Location({"datasets": [block]}, "part of a split, read as a block", evaluates)
+    return Location(_named(name, source), AS_GIVEN)
+
+
+def _named(name: str, source: DatasetSource) -> dict[str, Any]:
+    options = {
+        "dataset_name": name,
+        "dataset_config": source.config,
+        "dataset_train_split": source.train_split if source.train_split != "train" else None,
+        "dataset_test_split": source.test_split if source.test_split != "test" else None,
+    }
+    return {k: v for k, v in options.items() if v is not None}
+
+
+def _saved_split(folder: Path, split: str) -> dict[str, Any]:
+    """Read one split of a saved ``DatasetDict``; ``validation[:10]`` is a part of one."""
+    name, bracket, rest = split.strip().partition("[")
+    files = f"{_pattern(folder / name)}/*.arrow"
+    return {"path": "arrow", "data_files": files, "split": f"train{bracket}{rest}"}
+
+
+def _written(result: Result, trial: TrialRecord, evaluates: bool) -> Location:
+    file = written_rows(result)
+    if trial.pretruncate_tokens is not None:
+        reason = f"rows cut to {trial.pretruncate_tokens} tokens, which TRL does not do here"
+    else:
+        reason = f"rows converted: {result.profile.conversion}"
+    if evaluates and not result.job.dataset.blocks:
+        # A datasets: block only ever has a train split, a folder has one split per file.
+        return Location({"dataset_name": str(file.parent)}, reason)
+    block = {"path": "parquet", "data_files": _pattern(file), "split": "train"}
+    return Location({"datasets": [block]}, reason)
+
+
+def _builder(path: Path) -> str | None:
+    suffixes = [s.lower() for s in path.suffixes]
+    if suffixes and suffixes[-1] in _COMPRESSED:
+        suffixes.pop()
+    return BUILDERS.get(suffixes[-1]) if suffixes and not path.is_dir() else None
+
+
+def _pattern(path: Path) -> str:
+    """Return the absolute path as ``datasets`` wants it: a pattern, so brackets are escaped."""
+    return glob.escape(str(path.absolute()))

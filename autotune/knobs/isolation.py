@@ -1,0 +1,114 @@
+"""What a probe replaces in the user's options so that it touches nothing outside its folder.
+
+Every replacement is listed in the result and restored in what is emitted (DESIGN.md 5.10). The
+table is data; the measuring child applies it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Override:
+    """Replace one option in the measuring child.
+
+    Args:
+        option: TRL option.
+        value: what probes use instead.
+        why: one phrase for the report.
+    """
+
+    option: str
+    value: Any
+    why: str
+
+
+_TRACKERS = "no tracker is told about probes"
+_HUB = "no hub is reached from a probe"
+_DISK = "a probe writes nothing but its own folder"
+_ROWS = "rows reach the probe already prepared"
+
+#: ``output_dir`` and ``max_steps`` are set per probe beside these.
+OVERRIDES: tuple[Override, ...] = (
+    Override("report_to", "none", _TRACKERS),
+    Override("run_name", None, _TRACKERS),
+    Override("push_to_hub", False, _HUB),
+    Override("hub_model_id", None, _HUB),
+    Override("hub_token", None, _HUB),
+    Override("hub_revision", None, _HUB),
+    Override("hub_always_push", False, _HUB),
+    Override("trackio_space_id", None, _TRACKERS),
+    Override("trackio_bucket_id", None, _TRACKERS),
+    Override("trackio_static_space_id", None, _TRACKERS),
+    Override("resume_from_checkpoint", None, "a probe starts from nothing"),
+    Override("load_best_model_at_end", False, _DISK),
+    Override("save_strategy", "no", _DISK),
+    Override("eval_strategy", "no", "evaluation is not part of a probe"),
+    Override("eval_on_start", False, "evaluation is not part of a probe"),
+    Override("logging_strategy", "no", "logging is not timed"),
+    Override("disable_tqdm", True, "a probe draws no progress bar"),
+    Override("auto_find_batch_size", False, "the batch is the candidate's"),
+    Override("train_sampling_strategy", "sequential", "a probe chooses its rows"),
+    Override("shuffle_dataset", False, "a probe chooses its rows"),
+    Override("dataset_num_proc", None, _ROWS),
+    Override("assistant_only_loss", False, _ROWS + ", labels included"),
+    Override("completion_only_loss", None, _ROWS + ", labels included"),
+    Override("include_num_input_tokens_seen", "no", "tokens are counted outside the step"),
+    Override("skip_memory_metrics", True, "memory is measured outside the trainer"),
+)
+
+#: Environment variables a child does not inherit: they name trackers, credentials or launchers.
+DENIED_ENV = (
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "WANDB_API_KEY",
+    "COMET_API_KEY",
+    "NEPTUNE_API_TOKEN",
+    "MLFLOW_TRACKING_URI",
+    "CLEARML_API_SECRET_KEY",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+
+#: Environment variables worth keeping in a result; nothing else of the environment is recorded.
+RECORDED_ENV = (
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TOKENIZERS_PARALLELISM",
+    "LD_PRELOAD",
+)
+
+#: Variables every probe child is given.
+CHILD_ENV: dict[str, str] = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1",
+    "WANDB_DISABLED": "true",
+    "WANDB_MODE": "disabled",
+    "TOKENIZERS_PARALLELISM": "false",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "TRANSFORMERS_VERBOSITY": "warning",
+    "TQDM_DISABLE": "1",
+}
+
+
+def overridden(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the user's own values that probes replace, for the report and for what is emitted.
+
+    Args:
+        options: TRL options the user set.
+    """
+    table = {o.option: o.value for o in OVERRIDES}
+    kept = {k: v for k, v in options.items() if k in table and v != table[k]}
+    kept.update({k: options[k] for k in ("output_dir", "max_steps", "logging_dir") if k in options})
+    return kept

@@ -1,0 +1,1 @@
+"""Numbers that are not measured; not built yet in this version."""

@@ -1,0 +1,1 @@
+"""One isolated child process per measurement."""

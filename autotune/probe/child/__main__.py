@@ -1,0 +1,105 @@
+"""Entry of every measuring process: ``python -m autotune.probe.child``.
+
+``--serve FD`` is the warm server; ``--once FD REQUEST`` does one request in a fresh process. FD is
+the reading end of the parent's pipe. This is the child's outermost frame: every exception becomes
+a `Failure` in the reply.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
+from autotune.core.outcome import Phase
+from autotune.probe.child.lifeline import die_with_parent, watch
+from autotune.probe.protocol import (
+    REPLY_FILE,
+    Failure,
+    InspectSpec,
+    PrepareSpec,
+    ProbeSpec,
+    Reply,
+    read_request,
+    write_document,
+)
+
+_TRACEBACK_CHARS = 6000
+
+
+def main(arguments: list[str]) -> int:
+    """Run as server or for one request."""
+    mode, lifeline = arguments[0], int(arguments[1])
+    if mode == "--serve":
+        from autotune.probe.child.serve import serve
+
+        return serve(lifeline, work)
+    die_with_parent()
+    watch(lifeline)
+    return work(Path(arguments[2]))
+
+
+def work(request_file: Path) -> int:
+    """Answer one request; never raises.
+
+    Args:
+        request_file: the request; the reply is written beside it.
+
+    Returns:
+        0 when the reply holds what was asked for, 1 when it holds a failure.
+    """
+    os.chdir(request_file.parent)
+    request = read_request(request_file)
+    spec = request.spec
+    if isinstance(spec, ProbeSpec):
+        reply = _probe(spec, request_file.parent)
+    else:
+        reply = _answer(spec)
+    write_document(request_file.with_name(REPLY_FILE), reply)
+    return 0 if reply.failure is None else 1
+
+
+def _answer(spec: PrepareSpec | InspectSpec) -> Reply:
+    from autotune.probe.child.inspect import inspect_environment
+    from autotune.probe.child.prepare import run_prepare
+
+    try:
+        if isinstance(spec, InspectSpec):
+            return Reply(environment=inspect_environment(matmul=spec.matmul))
+        return Reply(prepared=run_prepare(spec))
+    except Exception as error:  # outermost frame of the child
+        return Reply(failure=_failure(error, Phase.LOAD, 0))
+
+
+def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
+    from autotune.probe.child.probe import Probe
+
+    probe = Probe(spec, work_dir)
+    failure = None
+    try:
+        probe.run()
+    except Exception as error:  # outermost frame of the child
+        failure = _failure(error, probe.phase, probe.step)
+    return Reply(failure=failure, measurement=probe.measurement())
+
+
+def _failure(error: Exception, phase: Phase, step: int) -> Failure:
+    text = traceback.format_exc()
+    print(text, file=sys.stderr)
+    kind = type(error)
+    return Failure(
+        type_name=f"{kind.__module__}.{kind.__qualname__}",
+        message=error.message if isinstance(error, AutotuneError) else str(error),
+        traceback=text[-_TRACEBACK_CHARS:],
+        phase=phase,
+        user_error=isinstance(error, BadInput),
+        unable=isinstance(error, EnvironmentUnable),
+        hint=error.hint if isinstance(error, AutotuneError) else None,
+        step=step,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

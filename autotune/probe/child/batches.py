@@ -1,0 +1,110 @@
+"""Chooses the micro-batches of a probe from the rows TRL really prepared.
+
+Works on lengths only; the order it returns is given to the trainer as a data set read in sequence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """Lengths of the trainer's prepared rows.
+
+    Args:
+        tokens: tokens of each row, int64[n].
+        labels: label tokens of each row that are trained on, int64[n].
+        sequences: documents in each row, int64[n]; 1 unless packed.
+        longest: tokens of the longest document of each row, int64[n].
+        source: index of each row in the data set as given, int64[n]; -1 where rows are packed.
+    """
+
+    tokens: IntArray
+    labels: IntArray
+    sequences: IntArray
+    longest: IntArray
+    source: IntArray
+
+
+@dataclass(frozen=True)
+class BatchFacts:
+    """One micro-batch: its rows (positions in the prepared rows) and what they add up to."""
+
+    rows: tuple[int, ...]
+    sequences: int
+    useful_tokens: int
+    label_tokens: int
+    longest: int
+
+
+def batch_of(facts: RowFacts, rows: list[int]) -> BatchFacts:
+    """Add up one micro-batch."""
+    index = np.asarray(rows)
+    return BatchFacts(
+        rows=tuple(rows),
+        sequences=int(facts.sequences[index].sum()),
+        useful_tokens=int(facts.tokens[index].sum()),
+        label_tokens=int(facts.labels[index].sum()),
+        longest=int(facts.longest[index].max()),
+    )
+
+
+def worst_batches(facts: RowFacts, batch: int) -> list[BatchFacts]:
+    """Return the row sets that can need most memory: most padded tokens, most label tokens.
+
+    Args:
+        facts: the prepared rows.
+        batch: rows per micro-batch; rows repeat when there are fewer.
+    """
+    sets: list[list[int]] = []
+    for key in (facts.tokens, facts.labels):
+        order = np.lexsort((np.arange(key.size), -facts.tokens, -key))
+        chosen = [int(i) for i in np.resize(order[:batch], batch)]
+        if sorted(chosen) not in [sorted(s) for s in sets]:
+            sets.append(chosen)
+    return [batch_of(facts, s) for s in _not_dominated(facts, sets)]
+
+
+def _not_dominated(facts: RowFacts, sets: list[list[int]]) -> list[list[int]]:
+    """Drop a set that another equals in labels and widths: it cannot need more memory."""
+    first, *rest = sets
+    kept = [first]
+    for other in rest:
+        more_labels = facts.labels[other].sum() > facts.labels[first].sum()
+        if more_labels:
+            kept.append(other)
+    return kept
+
+
+def timed_batches(
+    facts: RowFacts, wanted: list[int] | None, batch: int, steps: int, rows: int, whole: int
+) -> tuple[list[BatchFacts], bool]:
+    """Return the micro-batches that are timed, and whether rows had to be used twice.
+
+    Args:
+        facts: the prepared rows.
+        wanted: source rows of the paired sample, in order; None takes packed rows, spread evenly
+            over their fill.
+        batch: rows per micro-batch.
+        steps: least number of micro-steps.
+        rows: least number of rows of unpacked candidates.
+        whole: the number of micro-steps is a multiple of this (the accumulation).
+    """
+    if wanted is not None:
+        at = {int(s): i for i, s in enumerate(facts.source)}
+        pool = [at[s] for s in wanted if s in at]
+        need = max(steps * batch, rows)
+    else:
+        pool = [int(i) for i in np.random.default_rng(0).permutation(facts.tokens.size)]
+        need = steps * batch
+    count = -(-need // batch)
+    count += -count % whole
+    order = [int(i) for i in np.resize(np.asarray(pool), count * batch)]
+    batches = [batch_of(facts, order[i * batch : (i + 1) * batch]) for i in range(count)]
+    return batches, count * batch > len(pool)

@@ -1,0 +1,166 @@
+"""Describes the machine and the libraries from inside a measuring process.
+
+The parent asks a child for this, so that the parent itself never imports torch or opens CUDA.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+from autotune.core.environment import Device, Environment
+from autotune.core.errors import BadInput, EnvironmentUnable
+
+_LIBRARIES = (
+    "autotune",
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "datasets",
+    "accelerate",
+    "tokenizers",
+    "optuna",
+    "bitsandbytes",
+    "flash-attn",
+    "kernels",
+    "liger-kernel",
+    "vllm",
+    "deepspeed",
+    "nvidia-ml-py",
+)
+
+
+def inspect_environment(*, matmul: bool = False) -> Environment:
+    """Return versions and devices.
+
+    Args:
+        matmul: run a parallel matrix product first; where forking is unsafe this hangs, and the
+            deadline says so.
+    """
+    import torch
+
+    if matmul:
+        a = torch.ones(512, 512)
+        assert float((a @ a)[0, 0]) == 512.0
+    notices: list[str] = []
+    devices = [*_cuda_devices(notices), _cpu_device(notices)]
+    return Environment(
+        versions=_versions(),
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.release()} {platform.machine()}",
+        devices=tuple(devices),
+        notices=tuple(notices),
+    )
+
+
+def _versions() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _cuda_devices(notices: list[str]) -> list[Device]:
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    devices = []
+    for index in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(index)
+        free_bytes, total_bytes = torch.cuda.mem_get_info(index)
+        native_bf16 = properties.major >= 8  # Ampere is the first generation with bf16 units
+        devices.append(
+            Device(
+                kind="cuda",
+                index=index,
+                name=properties.name,
+                total_bytes=total_bytes,
+                free_bytes=free_bytes,
+                capability=f"{properties.major}.{properties.minor}",
+                bf16=native_bf16,
+            )
+        )
+    if len(devices) > 1:
+        notices.append(
+            f"{len(devices)} GPUs are visible; one of them is measured and numbers are per process."
+        )
+    return devices
+
+
+def _cpu_device(notices: list[str]) -> Device:
+    memory = psutil.virtual_memory()
+    total, free = int(memory.total), int(memory.available)
+    limit = _cgroup_limit()
+    if limit is not None and limit < total:
+        notices.append(f"A control group limits this process to {limit} bytes of memory.")
+        total, free = limit, min(free, limit)
+    if platform.system() != "Linux":
+        notices.append("Memory of CPU probes can only be capped and measured on Linux.")
+    return Device(
+        kind="cpu",
+        index=None,
+        name=_cpu_name(),
+        total_bytes=total,
+        free_bytes=free,
+        bf16=True,
+        cores=len(os.sched_getaffinity(0)),
+    )
+
+
+def _cgroup_limit() -> int | None:
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(file).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            return int(text)
+    return None
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def choose_device(environment: Environment, wanted: str) -> Device:
+    """Return the device probes will use.
+
+    Args:
+        environment: what was found.
+        wanted: ``auto`` (the first GPU, else the CPU), ``cpu`` or ``cuda[:i]``.
+
+    Raises:
+        BadInput: the name is none of these.
+        EnvironmentUnable: there is no such device here.
+    """
+    gpus = [d for d in environment.devices if d.kind == "cuda"]
+    kind, _, index = wanted.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()):
+        raise BadInput(f"device is {wanted!r}, expected auto, cpu, cuda or cuda:0.")
+    if kind == "auto":
+        return environment.devices[0]
+    if kind == "cpu":
+        return environment.devices[-1]
+    match = [d for d in gpus if d.index == int(index or 0)]
+    if not match:
+        names = ", ".join(d.label for d in environment.devices)
+        raise EnvironmentUnable(
+            f"there is no device {wanted!r} here; torch sees {names}.",
+            "Use --device cpu, or install a CUDA build of torch.",
+        )
+    return match[0]

@@ -1,0 +1,167 @@
+"""Resolves a job inside a measuring process: options through TRL's parser, model facts, rows.
+
+Everything a later probe needs is written below the run's folder, so that probes reach no hub.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from autotune.core.environment import Device
+from autotune.core.errors import BadInput, nearest
+from autotune.core.job import Job
+from autotune.probe.child.inspect import choose_device, inspect_environment
+from autotune.probe.protocol import ModelFacts, Prepared, PrepareSpec
+
+#: Options whose TRL default autotune has to know when the user left them out.
+_DEFAULTS = (
+    "max_length",
+    "packing",
+    "packing_strategy",
+    "padding_free",
+    "pad_to_multiple_of",
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "gradient_checkpointing",
+    "gradient_checkpointing_kwargs",
+    "activation_offloading",
+    "bf16",
+    "fp16",
+    "max_steps",
+    "num_train_epochs",
+    "warmup_steps",
+    "save_steps",
+    "eval_steps",
+    "logging_steps",
+    "train_sampling_strategy",
+    "truncation_mode",
+    "loss_type",
+    "optim",
+)
+
+
+def run_prepare(spec: PrepareSpec) -> Prepared:
+    """Resolve the job.
+
+    Raises:
+        BadInput: the options, the model or the rows cannot be used; says what and what to do.
+        EnvironmentUnable: the device asked for is not there.
+    """
+    job = spec.job
+    environment = inspect_environment()
+    device = choose_device(environment, spec.device)
+    notices: list[str] = []
+    options = _resolve_options(job, device, notices)
+    out_dir = Path(spec.out_dir)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    model, config = _model_facts(job, options, out_dir)
+    from autotune.dataset.prepare import prepare
+    from autotune.training.arguments import build_arguments
+
+    extra = {"use_cpu": True} if device.kind == "cpu" else {}
+    defaults_of = build_arguments(job.trainer, {**options, **extra, "output_dir": str(out_dir)})
+    defaults = {n: getattr(defaults_of.training, n) for n in _DEFAULTS}
+    profile = prepare(
+        job.dataset,
+        trainer=job.trainer,
+        tokenizer_dir=Path(model.model_dir),
+        model_config=config,
+        options=options,
+        out_dir=out_dir,
+        cache_dir=Path(spec.cache_dir),
+    )
+    return Prepared(
+        environment=environment,
+        device=device,
+        options=options,
+        defaults=defaults,
+        model=model,
+        profile=profile,
+        notices=tuple(notices),
+    )
+
+
+def _resolve_options(job: Job, device: Device, notices: list[str]) -> dict[str, Any]:
+    """Parse the user's options with TRL and resolve precision once for the device."""
+    from autotune.training.arguments import parse_options
+
+    options = dict(job.options)
+    # TRL's default (bf16) is refused on a CPU unless it is told that the CPU is meant, and on a
+    # GPU without bf16; precision is resolved here so that no probe fails for it.
+    on_cpu = {"use_cpu": True} if device.kind == "cpu" else {}
+    if "bf16" not in options and "fp16" not in options:
+        if device.bf16:
+            options["bf16"] = True
+        else:
+            options.update({"bf16": False, "fp16": device.kind == "cuda"})
+            notices.append(
+                f"{device.name} (compute capability {device.capability}) has no bf16: "
+                f"fp16 is used and written into the config."
+            )
+    parsed = parse_options(job.trainer, {**options, **on_cpu})
+    for name in on_cpu:
+        if name not in options:
+            parsed.pop(name)
+    return parsed
+
+
+def _model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[ModelFacts, Any]:
+    """Put the model's config and tokenizer below the run's folder and read its facts.
+
+    Raises:
+        BadInput: the model is missing, or is not one that can be built.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    trust = bool(options.get("trust_remote_code", False))
+    revision = options.get("model_revision", "main")
+    named = Path(job.model).expanduser()
+    local = named.parent if named.name == "config.json" else named
+    looks_local = named.exists() or job.model.startswith((".", "/", "~"))
+    if looks_local and not (local / "config.json").is_file():
+        if local.is_dir():
+            raise BadInput(
+                f"no config.json in the model folder {local}.",
+                "Give a folder written by save_pretrained, or a hub id.",
+            )
+        siblings = [p.name for p in local.parent.iterdir()] if local.parent.is_dir() else []
+        raise BadInput(
+            f"there is no model at {job.model}{nearest(local.name, siblings)}.",
+            "Give a folder with config.json and a tokenizer, or a hub id.",
+        )
+    source = str(local) if looks_local else job.model
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=trust, revision=revision)
+        tokenizer = AutoTokenizer.from_pretrained(
+            source, trust_remote_code=trust, revision=revision
+        )
+    except (OSError, ValueError, KeyError) as error:
+        first = str(error).strip().splitlines()[0]
+        where = "" if looks_local else " It is not a local folder, and the hub did not give it."
+        raise BadInput(
+            f"the model {job.model!r} cannot be read: {first}{where}",
+            "Give a folder with config.json and a tokenizer, or a hub id that can be reached.",
+        ) from error
+    has_weights = looks_local and any(
+        next(local.glob(p), None) is not None for p in ("*.safetensors", "pytorch_model*.bin")
+    )
+    model_dir = local.resolve() if looks_local else out_dir / "model"
+    if not looks_local:
+        config.save_pretrained(model_dir)
+        tokenizer.save_pretrained(model_dir)
+    text = config.get_text_config()
+    facts = text.to_dict()
+    return (
+        ModelFacts(
+            model_dir=str(model_dir),
+            name=job.model,
+            model_type=config.model_type,
+            positions=facts.get("max_position_embeddings"),
+            vocabulary=int(facts.get("vocab_size", 0)),
+            moe=any(k in facts for k in ("num_experts", "num_local_experts", "n_routed_experts")),
+            has_weights=has_weights,
+        ),
+        config,
+    )

@@ -1,0 +1,284 @@
+"""Measures one candidate: builds TRL's trainer, runs the stages, reads the meters.
+
+Decides nothing about what an ending means; it reports what happened (see probe/classify.py).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from autotune.core.measurement import Measurement
+from autotune.core.memory import Peaks
+from autotune.core.outcome import Phase
+from autotune.knobs.isolation import OVERRIDES
+from autotune.probe.child.batches import BatchFacts, timed_batches, worst_batches
+from autotune.probe.child.rows import facts_of, take_rows
+from autotune.probe.child.steps import Schedule, Stage, instrumented, update_callback
+from autotune.probe.meters.base import Cap, Meter
+from autotune.probe.protocol import ProbeSpec
+
+#: Micro-steps per update in a probe: two let gradients and activations coexist exactly when the
+#: real accumulation does (DESIGN.md 5.1).
+_ACCUMULATION = 2
+_MEMORY_UPDATES = 2
+
+
+class Probe:
+    """One measurement in progress; what it has so far survives a failure half-way."""
+
+    def __init__(self, spec: ProbeSpec, work_dir: Path) -> None:
+        """Remember what to measure.
+
+        Args:
+            spec: the candidate, its rows and its cap.
+            work_dir: the only folder the probe writes to.
+        """
+        self.spec = spec
+        self.work_dir = work_dir
+        self.schedule: Schedule | None = None
+        self.meter: Meter | None = None
+        self._peaks: Peaks | None = None
+        self._load_peaks: Peaks | None = None
+        self._allocated_bytes: int | None = None
+        self._warnings: list[str] = []
+        self._effective: dict[str, Any] = {}
+        self._parameters: dict[str, Any] = {}
+        self._repeated = False
+        self._started = time.perf_counter()
+
+    @property
+    def phase(self) -> Phase:
+        """What the probe is doing now."""
+        return self.schedule.clock.phase if self.schedule else Phase.LOAD
+
+    @property
+    def step(self) -> int:
+        """Micro-steps finished so far."""
+        return len(self.schedule.clock.steps) if self.schedule else 0
+
+    def run(self) -> Measurement | None:
+        """Measure the candidate; what is measured also survives a failure, see `measurement`.
+
+        Raises:
+            Exception: whatever the measured thing raises; the child's outermost frame reports it.
+        """
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                self._run()
+            finally:
+                seen = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
+                self._warnings = list(seen)[:20]
+        return self.measurement()
+
+    def _run(self) -> None:
+        spec = self.spec
+        self.meter, cap, sync = open_device(spec.device)
+        if spec.cap_bytes is not None:
+            cap.enforce(spec.cap_bytes)
+        trainer, holder = self._build()
+        self._load_peaks = self.meter.read()
+        self.schedule = self._schedule(trainer, self.meter, cap, sync)
+        holder[:] = [self.schedule, trainer]
+        trainer.args.max_steps = self.schedule.updates
+        trainer.add_callback(update_callback(holder))
+        trainer.train()
+        self._effective = _effective(trainer)
+
+    def _build(self) -> tuple[Any, list[Any]]:
+        from autotune.training.trainer import build_trainer, trainer_class
+
+        spec = self.spec
+        holder: list[Any] = []
+        packing = bool(spec.options.get("packing", False))
+        if packing:
+            indices = list(spec.plan.block)
+        else:
+            indices = sorted({*spec.plan.paired, *(i for s in spec.plan.worst for i in s)})
+        trainer = build_trainer(
+            spec.trainer,
+            options=self._options(),
+            model_dir=Path(spec.model_dir),
+            weights=spec.weights,
+            rows=take_rows(spec.rows_dir, indices, spec.pretruncate_tokens),
+            device=spec.device,
+            cls=instrumented(trainer_class(spec.trainer), holder),
+        )
+        from autotune.training.model import count_parameters
+
+        self._parameters = count_parameters(trainer.model)
+        return trainer, holder
+
+    def _options(self) -> dict[str, Any]:
+        options = dict(self.spec.options)
+        for override in OVERRIDES:
+            if override.option in options or override.value is not None:
+                options[override.option] = override.value
+        options["output_dir"] = str(self.work_dir / "trainer")
+        options["gradient_accumulation_steps"] = self.accumulation
+        options["max_steps"] = 1
+        if self.spec.device == "cpu":
+            options["use_cpu"] = True
+        return options
+
+    @property
+    def accumulation(self) -> int:
+        """Micro-steps per update while measuring."""
+        return min(int(self.spec.options.get("gradient_accumulation_steps", 1)), _ACCUMULATION)
+
+    def _schedule(
+        self, trainer: Any, meter: Meter, cap: Cap, sync: Callable[[], None]
+    ) -> Schedule:
+        spec, accumulation = self.spec, self.accumulation
+        batch = int(trainer.args.per_device_train_batch_size)
+        packing = bool(spec.options.get("packing", False))
+        facts = facts_of(trainer.train_dataset, padding_free=bool(trainer.padding_free))
+        worst = worst_batches(facts, batch)
+        memory = [b for b in worst for _ in range(_MEMORY_UPDATES * accumulation)]
+        stages = [Stage("memory", tuple(memory), meter.reset, lambda: self._memory_done(cap))]
+        if spec.device == "cpu":
+            watched = tuple(worst[0] for _ in range(accumulation))
+            watch = _WatchedUpdate(trainer, self._watched)
+            stages.append(Stage("allocated", watched, watch.start, watch.stop))
+        if not spec.memory_only:
+            timed, self._repeated = timed_batches(
+                facts,
+                None if packing else list(spec.plan.paired),
+                batch,
+                spec.timed_steps,
+                spec.timed_rows,
+                accumulation,
+            )
+            stages.append(Stage("warmup", tuple(timed[:accumulation])))
+            stages.append(Stage("timed", tuple(timed)))
+        order = [row for stage in stages for b in stage.batches for row in b.rows]
+        trainer.train_dataset = trainer.train_dataset.select(order)
+        self._worst: tuple[BatchFacts, ...] = tuple(worst)
+        self._facts = facts
+        return Schedule(stages, accumulation, sync)
+
+    def _memory_done(self, cap: Cap) -> None:
+        assert self.meter is not None
+        self._peaks = self.meter.read()
+        if self.spec.device == "cpu":
+            cap.lift()
+
+    def _watched(self, allocated_bytes: int) -> None:
+        self._allocated_bytes = allocated_bytes
+
+    def measurement(self) -> Measurement | None:
+        """Return what was measured so far; None before the memory phase is complete."""
+        if self.schedule is None or self._peaks is None or self._load_peaks is None:
+            return None
+        clock = self.schedule.clock
+        losses = [float(x) for x in clock.losses]
+        clock.steps[:] = [
+            step.model_copy(update={"loss": loss if math.isfinite(loss) else None})
+            for step, loss in zip(clock.steps, losses, strict=True)
+        ]
+        peaks = _merge(self._peaks, self._load_peaks, self._allocated_bytes)
+        norms = [float(n) for n in clock.grad_norms if n is not None]
+        return Measurement(
+            peaks=peaks,
+            load_peaks=self._load_peaks,
+            memory_steps=self.schedule.steps_of("memory"),
+            warmup_steps=self.schedule.steps_of("warmup"),
+            timed_steps=self.schedule.steps_of("timed"),
+            optimizer_seconds=self.schedule.optimizer_seconds_of("timed"),
+            grad_norms=tuple(n if math.isfinite(n) else None for n in norms),
+            worst_rows=tuple(
+                int(self._facts.source[i]) for i in self._worst[0].rows if self._facts.source[i] >= 0
+            ),
+            worst_tokens=tuple(int(self._facts.tokens[i]) for i in self._worst[0].rows),
+            effective=self._effective,
+            warnings=tuple(self._warnings),
+            parameters=self._parameters,
+            load_seconds=(clock.first_step_at or time.perf_counter()) - self._started,
+            cap_bytes=self.spec.cap_bytes,
+            speed_rows_repeated=self._repeated,
+        )
+
+
+class _WatchedUpdate:
+    """Watch torch's CPU allocator during one update."""
+
+    def __init__(self, trainer: Any, done: Callable[[int], None]) -> None:
+        self._trainer = trainer
+        self._done = done
+        self._watch: Any = None
+
+    def start(self) -> None:
+        import torch
+
+        from autotune.probe.meters.cpu import AllocatorWatch
+
+        model = self._trainer.model
+        held = [*model.parameters(), *model.buffers()]
+        for state in self._trainer.optimizer.state.values():
+            held.extend(v for v in state.values() if isinstance(v, torch.Tensor))
+        self._watch = AllocatorWatch(held)
+
+    def stop(self) -> None:
+        self._done(self._watch.stop())
+
+
+def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
+    """Return the meter, the cap and the synchronisation of a device.
+
+    Args:
+        device: ``cpu`` or ``cuda:i``.
+    """
+    if device == "cpu":
+        from autotune.probe.meters.cpu import CpuCap, CpuMeter
+
+        return CpuMeter(), CpuCap(), lambda: None
+    import torch
+
+    from autotune.probe.meters.cuda import CudaCap, CudaMeter
+
+    index = int(device.partition(":")[2] or 0)
+    torch.cuda.set_device(index)
+    cap = CudaCap(index)
+    return CudaMeter(index), cap, lambda: torch.cuda.synchronize(index)
+
+
+def _merge(memory: Peaks, load: Peaks, allocated_bytes: int | None) -> Peaks:
+    """Return the larger of two phases' peaks, number by number."""
+
+    def larger(name: str) -> int | None:
+        known = [v for v in (getattr(memory, name), getattr(load, name)) if v is not None]
+        return max(known) if known else None
+
+    absent = dict(memory.absent)
+    allocated = larger("allocated_bytes")
+    if allocated_bytes is not None:
+        allocated = allocated_bytes
+        absent.pop("allocated", None)
+    return Peaks(
+        allocated_bytes=allocated,
+        reserved_bytes=larger("reserved_bytes"),
+        process_bytes=larger("process_bytes"),
+        device_used_bytes=larger("device_used_bytes"),
+        absent=absent,
+        allocation_retries=memory.allocation_retries,
+    )
+
+
+def _effective(trainer: Any) -> dict[str, Any]:
+    """Read back what the trainer really uses, whatever was asked for."""
+    args = trainer.args
+    return {
+        "padding_free": bool(trainer.padding_free),
+        "max_length": args.max_length,
+        "per_device_train_batch_size": args.per_device_train_batch_size,
+        "gradient_checkpointing": bool(trainer.model.is_gradient_checkpointing),
+        "bf16": bool(args.bf16),
+        "fp16": bool(args.fp16),
+        "optim": str(args.optim),
+        "attn_implementation": trainer.model.config._attn_implementation,
+    }

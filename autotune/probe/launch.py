@@ -1,0 +1,247 @@
+"""Starts measuring processes: forked from a warm server, or cold from scratch.
+
+Two launchers, one small interface; what happens to a started process (deadline, kill, reply) is
+the runner's business, the same for both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Protocol
+
+from autotune.core.errors import ToolFailure
+from autotune.knobs.isolation import CHILD_ENV, DENIED_ENV
+from autotune.probe.protocol import LOG_FILE
+
+
+class Launched(Protocol):
+    """A measuring process that was started."""
+
+    pid: int
+
+    def poll(self, wait_s: float) -> int | None:
+        """Wait at most this long; return the exit code (negative: signal) once it has ended."""
+
+
+class Launcher(Protocol):
+    """A way of starting measuring processes."""
+
+    def launch(self, request: Path) -> Launched:
+        """Start a process on a request file."""
+
+    def close(self) -> None:
+        """End everything this launcher started."""
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the user's environment less the denied names, plus what isolation asks for.
+
+    Args:
+        extra: variables of the job or of a candidate; they win.
+    """
+    kept = {k: v for k, v in os.environ.items() if k not in DENIED_ENV}
+    return {**kept, **CHILD_ENV, **(extra or {})}
+
+
+class _Lifeline:
+    """A pipe whose closing tells children that this process is gone."""
+
+    def __init__(self) -> None:
+        self.read_fd, self._write_fd = os.pipe()
+        os.set_inheritable(self.read_fd, True)
+
+    def close(self) -> None:
+        for fd in (self.read_fd, self._write_fd):
+            os.close(fd)
+
+
+class ColdLauncher:
+    """Start every measuring process from scratch: slower, and safe for every knob."""
+
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        """Remember the variables children get.
+
+        Args:
+            env: variables beside the user's own environment.
+        """
+        self._env = child_environment(env)
+        self._lifeline = _Lifeline()
+
+    def launch(self, request: Path) -> Launched:
+        """Start a fresh interpreter on the request."""
+        with (request.parent / LOG_FILE).open("ab") as log:
+            process = subprocess.Popen(
+                [
+                    *[sys.executable, "-m", "autotune.probe.child", "--once"],
+                    *[str(self._lifeline.read_fd), str(request)],
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._env,
+                pass_fds=(self._lifeline.read_fd,),
+                start_new_session=True,
+            )
+        return _ColdProcess(process)
+
+    def close(self) -> None:
+        """Close the lifeline; children that still run end themselves."""
+        self._lifeline.close()
+
+
+class _ColdProcess:
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    def poll(self, wait_s: float) -> int | None:
+        try:
+            return self._process.wait(timeout=wait_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+class WarmServer:
+    """Fork measuring processes from a server that has imported the training libraries once."""
+
+    def __init__(self, log_dir: Path, env: Mapping[str, str] | None = None) -> None:
+        """Start the server; `wait_ready` tells when it can fork.
+
+        Args:
+            log_dir: folder of the server's own log.
+            env: variables beside the user's own environment.
+        """
+        self.log_file = log_dir / "server.txt"
+        self._lifeline = _Lifeline()
+        self._codes: dict[int, int] = {}
+        self._started: list[int] = []
+        self._ready: dict[str, int] | None = None
+        self._buffer = b""
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *[sys.executable, "-m", "autotune.probe.child", "--serve"],
+                    str(self._lifeline.read_fd),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=child_environment(env),
+                pass_fds=(self._lifeline.read_fd,),
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._in: IO[bytes] = self._process.stdin
+        self._out: IO[bytes] = self._process.stdout
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._out, selectors.EVENT_READ)
+
+    @property
+    def pid(self) -> int:
+        """The server's process id."""
+        return self._process.pid
+
+    def wait_ready(self, timeout_s: float = 180.0) -> dict[str, int]:
+        """Wait until the libraries are imported.
+
+        Returns:
+            ``pid`` and ``os_threads`` of the server.
+
+        Raises:
+            ToolFailure: it ended or did not become ready in time.
+        """
+        end = time.monotonic() + timeout_s
+        while self._ready is None:
+            if time.monotonic() > end:
+                raise ToolFailure(
+                    f"the measuring process was not ready after {timeout_s:.0f} s.",
+                    f"Its log is {self.log_file}.",
+                )
+            self._listen(0.1)
+        return self._ready
+
+    def preload(self, model_type: str) -> None:
+        """Have the server import a model's code before it forks."""
+        self._order({"preload": model_type})
+
+    def launch(self, request: Path) -> Launched:
+        """Fork a child on the request."""
+        self.wait_ready()
+        self._started.clear()
+        self._order({"request": str(request)})
+        end = time.monotonic() + 60.0
+        while not self._started:
+            if time.monotonic() > end:
+                raise ToolFailure("the measuring process forked no child within 60 s.")
+            self._listen(0.1)
+        return _WarmProcess(self, self._started.pop())
+
+    def _order(self, message: dict[str, str]) -> None:
+        try:
+            self._in.write((json.dumps(message) + "\n").encode())
+            self._in.flush()
+        except OSError as error:
+            raise self._gone() from error
+
+    def _gone(self) -> ToolFailure:
+        tail = ""
+        if self.log_file.is_file():
+            lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+            tail = " / ".join(lines[-3:])
+        return ToolFailure(
+            f"the measuring process ended by itself: {tail or 'it left no message'}",
+            f"Its log is {self.log_file}.",
+        )
+
+    def _listen(self, wait_s: float) -> None:
+        if not self._selector.select(wait_s):
+            return
+        data = os.read(self._out.fileno(), 65536)
+        if not data:
+            raise self._gone()
+        self._buffer += data
+        *lines, self._buffer = self._buffer.split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "ended" in message:
+                self._codes[message["ended"]] = message["code"]
+            elif "started" in message:
+                self._started.append(message["started"])
+            elif "ready" in message:
+                self._ready = {"pid": message["pid"], "os_threads": message["os_threads"]}
+
+    def code_of(self, pid: int, wait_s: float) -> int | None:
+        """Return a child's exit code once the server reported it."""
+        if pid not in self._codes:
+            self._listen(wait_s)
+        return self._codes.pop(pid, None)
+
+    def close(self) -> None:
+        """End the server and everything it forked."""
+        for stream in (self._in, self._out):
+            stream.close()
+        self._selector.close()
+        try:
+            self._process.wait(timeout=3.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._lifeline.close()
+
+
+class _WarmProcess:
+    def __init__(self, server: WarmServer, pid: int) -> None:
+        self._server = server
+        self.pid = pid
+
+    def poll(self, wait_s: float) -> int | None:
+        return self._server.code_of(self.pid, wait_s)
+
+

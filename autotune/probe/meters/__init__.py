@@ -1,0 +1,1 @@
+"""Where peak memory is read: CUDA, CPU, and a shipped fake."""

@@ -1,0 +1,230 @@
+"""The documents that cross between autotune and its measuring processes.
+
+A request and its reply are JSON files in the probe's own folder, written beside and renamed, so
+that a reader sees a whole document or none. Logs are apart. Both are versioned: a child of another
+version is refused by name instead of being misread.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from autotune.core.environment import Device, Environment
+from autotune.core.errors import ToolFailure
+from autotune.core.job import Frozen, Job, Trainer
+from autotune.core.measurement import Measurement
+from autotune.core.outcome import Phase
+from autotune.core.profile import DatasetProfile
+
+SCHEMA_VERSION = 1
+_Doc = TypeVar("_Doc", bound=BaseModel)
+REQUEST_FILE = "request.json"
+REPLY_FILE = "reply.json"
+LOG_FILE = "log.txt"
+
+
+class RowPlan(Frozen):
+    """Name the rows a probe uses, as indices into the prepared rows.
+
+    Args:
+        worst: row sets for the memory phase of unpacked candidates; the maximum decides.
+        paired: the stratified sample every unpacked candidate is timed on.
+        block: the block of up to 1000 rows packed candidates pack and are timed on.
+    """
+
+    worst: tuple[tuple[int, ...], ...]
+    paired: tuple[int, ...]
+    block: tuple[int, ...]
+
+
+class ProbeSpec(Frozen):
+    """Measure one candidate.
+
+    Args:
+        trainer: which TRL trainer.
+        model_dir: local directory with the model's config and tokenizer.
+        weights: ``random`` or ``real``.
+        options: final TRL options, the candidate's and the isolation's included.
+        device: ``cpu`` or ``cuda:i``.
+        rows_dir: folder of the prepared rows.
+        plan: which rows.
+        pretruncate_tokens: length rows are cut to before TRL sees them.
+        cap_bytes: memory the candidate may use above the start; None measures without a cap.
+        memory_only: stop after the memory phase.
+        timed_steps: least number of timed micro-steps.
+        timed_rows: least number of rows timed.
+    """
+
+    kind: Literal["probe"] = "probe"
+    trainer: Trainer
+    model_dir: str
+    weights: Literal["random", "real"]
+    options: dict[str, Any]
+    device: str
+    rows_dir: str
+    plan: RowPlan
+    pretruncate_tokens: int | None = None
+    cap_bytes: int | None = None
+    memory_only: bool = False
+    timed_steps: int = 8
+    timed_rows: int = 64
+
+
+class PrepareSpec(Frozen):
+    """Resolve the job and prepare its rows, before any probe.
+
+    Args:
+        job: what the user asked for.
+        device: ``auto``, ``cpu`` or ``cuda[:i]``.
+        out_dir: folder for the prepared rows and the model's config and tokenizer.
+        cache_dir: folder of caches shared between runs.
+    """
+
+    kind: Literal["prepare"] = "prepare"
+    job: Job
+    device: str
+    out_dir: str
+    cache_dir: str
+
+
+class InspectSpec(Frozen):
+    """Describe this machine and its libraries; with ``matmul`` also prove that torch computes.
+
+    Args:
+        matmul: run a parallel matrix product, which hangs where forking is unsafe.
+    """
+
+    kind: Literal["inspect"] = "inspect"
+    matmul: bool = False
+
+
+Spec = Annotated[ProbeSpec | PrepareSpec | InspectSpec, Field(discriminator="kind")]
+
+
+class Request(Frozen):
+    """Ask a measuring process for one thing."""
+
+    schema_version: Literal[1] = 1
+    spec: Spec
+
+
+class Failure(Frozen):
+    """An exception in the child, in its own words.
+
+    Args:
+        type_name: qualified name of the exception's class.
+        message: its text.
+        traceback: its last lines.
+        phase: what the child was doing.
+        user_error: it is about the user's input (exit code 2), not about the measured thing.
+        unable: it is about the machine or the installation (exit code 4).
+        hint: what to do next.
+        step: micro-steps finished before it.
+        process_bytes: process memory above the start when it happened, if known.
+    """
+
+    type_name: str
+    message: str
+    traceback: str = ""
+    phase: Phase = Phase.LOAD
+    user_error: bool = False
+    unable: bool = False
+    hint: str | None = None
+    step: int = 0
+    process_bytes: int | None = None
+
+
+class ModelFacts(Frozen):
+    """What the model's config says, needed before any probe.
+
+    Args:
+        model_dir: local directory probes build the model from.
+        name: how the user named it.
+        model_type: transformers' ``model_type``.
+        positions: longest sequence, None when unlimited.
+        vocabulary: rows of the input embedding.
+        moe: whether it routes tokens to experts.
+        has_weights: whether real weights are at hand locally.
+    """
+
+    model_dir: str
+    name: str
+    model_type: str
+    positions: int | None
+    vocabulary: int
+    moe: bool
+    has_weights: bool
+
+
+class Prepared(Frozen):
+    """The answer to `PrepareSpec`.
+
+    Args:
+        environment: machine and versions.
+        device: the device probes will use.
+        options: the user's options with the types TRL gives them.
+        defaults: what TRL uses for options the user left out and autotune needs to know.
+        model: facts of the model's config.
+        profile: facts of the rows.
+        notices: what was resolved on the user's behalf, one sentence each.
+    """
+
+    environment: Environment
+    device: Device
+    options: dict[str, Any]
+    defaults: dict[str, Any]
+    model: ModelFacts
+    profile: DatasetProfile
+    notices: tuple[str, ...] = ()
+
+
+class Reply(Frozen):
+    """A child's answer: a failure, or what was asked for.
+
+    A probe that failed after its memory phase carries both.
+    """
+
+    schema_version: Literal[1] = 1
+    failure: Failure | None = None
+    measurement: Measurement | None = None
+    prepared: Prepared | None = None
+    environment: Environment | None = None
+
+
+def write_document(path: Path, document: BaseModel) -> None:
+    """Write a document so that a reader sees all of it or nothing."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(document.model_dump_json(indent=1), encoding="utf-8")
+    temporary.replace(path)
+
+
+def read_request(path: Path) -> Request:
+    """Read a request file.
+
+    Raises:
+        ToolFailure: it is missing, damaged or of another schema version.
+    """
+    return _read(path, Request)
+
+
+def read_reply(path: Path) -> Reply | None:
+    """Read a reply file; None when the child ended without writing one.
+
+    Raises:
+        ToolFailure: it is damaged or of another schema version.
+    """
+    return _read(path, Reply) if path.is_file() else None
+
+
+def _read(path: Path, model: type[_Doc]) -> _Doc:
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise ToolFailure(
+            f"{path} is not a document of schema version {SCHEMA_VERSION}: {error}",
+            "Parent and child must run the same autotune.",
+        ) from error

@@ -1,0 +1,275 @@
+"""Runs one request in a process of its own and returns what became of it.
+
+Writes the request, enforces the deadline, ends the whole tree, reads the reply. Holds no policy:
+what an ending means is decided in classify.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import psutil
+
+from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
+from autotune.core.measurement import ProbeReport
+from autotune.probe.classify import Observed, classify
+from autotune.probe.launch import Launched, Launcher
+from autotune.probe.protocol import (
+    LOG_FILE,
+    REPLY_FILE,
+    REQUEST_FILE,
+    InspectSpec,
+    Prepared,
+    PrepareSpec,
+    ProbeSpec,
+    Reply,
+    Request,
+    read_reply,
+    write_document,
+)
+
+_POLL_SECONDS = 0.05
+_GRACE_SECONDS = 1.0
+
+Tick = Callable[[float], None]
+
+
+class Prober(Protocol):
+    """Measure candidates; the real runner and the shipped fake both do."""
+
+    def probe(
+        self, spec: ProbeSpec, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> ProbeReport:
+        """Measure one candidate within the deadline."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A process that ended.
+
+    Args:
+        code: its exit code; negative is a signal.
+        timed_out: whether the deadline ended it.
+        wall_seconds: how long it ran.
+        peak_rss_bytes: highest resident memory seen.
+        reply: its answer, None when it left none.
+        log_file: its output.
+    """
+
+    code: int
+    timed_out: bool
+    wall_seconds: float
+    peak_rss_bytes: int | None
+    reply: Reply | None
+    log_file: Path
+
+
+class Runner:
+    """Run requests one after the other, each in its own process and folder."""
+
+    def __init__(self, launcher: Launcher, work_dir: Path, *, keep: bool = False) -> None:
+        """Take a way of starting processes and a folder for theirs.
+
+        Args:
+            launcher: warm or cold.
+            work_dir: parent of the probes' folders; logs stay in ``work_dir/logs``.
+            keep: keep every probe's folder.
+        """
+        self._launcher = launcher
+        self._work_dir = work_dir
+        self._log_dir = work_dir / "logs"
+        self._log_dir.mkdir(parents=True, exist_ok=True)
+        self._keep = keep
+
+    def __enter__(self) -> Self:
+        """Return the runner; leaving the block ends its processes."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End everything that still runs."""
+        self._launcher.close()
+
+    def probe(
+        self, spec: ProbeSpec, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> ProbeReport:
+        """Measure one candidate.
+
+        Args:
+            spec: what to measure.
+            name: name of its folder and log.
+            deadline_s: seconds after which the process tree is ended.
+            tick: called about 20 times a second with the seconds passed.
+        """
+        done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
+        reply = done.reply
+        observed = Observed(
+            failure=reply.failure if reply else None,
+            measurement=reply.measurement if reply else None,
+            code=done.code,
+            timed_out=done.timed_out,
+            deadline_s=deadline_s,
+            peak_rss_bytes=done.peak_rss_bytes,
+            host_total_bytes=int(psutil.virtual_memory().total),
+            cap_bytes=spec.cap_bytes,
+            device=spec.device,
+            log_tail=_tail(done.log_file),
+        )
+        ending, needed = classify(observed)
+        return ProbeReport(
+            ending=ending,
+            measurement=reply.measurement if reply else None,
+            wall_seconds=done.wall_seconds,
+            peak_rss_bytes=done.peak_rss_bytes,
+            log_file=str(done.log_file),
+            needed_bytes=needed,
+        )
+
+    def prepare(self, spec: PrepareSpec, *, deadline_s: float, tick: Tick | None = None) -> Prepared:
+        """Resolve a job and prepare its rows.
+
+        Raises:
+            BadInput: the job's input cannot be used.
+            EnvironmentUnable: this machine cannot do it.
+            ToolFailure: the process failed otherwise.
+        """
+        done = self.run(Request(spec=spec), name="prepare", deadline_s=deadline_s, tick=tick)
+        reply = self._answer(done)
+        assert reply.prepared is not None
+        return reply.prepared
+
+    def inspect(self, spec: InspectSpec, *, deadline_s: float) -> Reply:
+        """Describe the machine from inside a measuring process.
+
+        Raises:
+            ToolFailure: the process failed.
+        """
+        return self._answer(self.run(Request(spec=spec), name="inspect", deadline_s=deadline_s))
+
+    def _answer(self, done: Finished) -> Reply:
+        if done.timed_out:
+            raise ToolFailure(
+                f"preparation took longer than {done.wall_seconds:.0f} s and was stopped.",
+                f"Its log is {done.log_file}.",
+            )
+        if done.reply is None:
+            raise ToolFailure(
+                f"the preparing process ended with code {done.code}: {_tail(done.log_file, 3)}",
+                f"Its log is {done.log_file}.",
+            )
+        failure = done.reply.failure
+        if failure is None:
+            return done.reply
+        if failure.user_error:
+            raise BadInput(failure.message, failure.hint)
+        if failure.unable:
+            raise EnvironmentUnable(failure.message, failure.hint)
+        raise ToolFailure(
+            f"preparation failed with {failure.type_name}: {failure.message}",
+            f"The traceback is in {done.log_file}.",
+        )
+
+    def run(
+        self, request: Request, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> Finished:
+        """Run one request to its end, or to its deadline.
+
+        Whatever interrupts this call ends the process tree first.
+        """
+        folder = self._work_dir / "probes" / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        request_file = folder.resolve() / REQUEST_FILE
+        write_document(request_file, request)
+        start = time.monotonic()
+        process = self._launcher.launch(request_file)
+        try:
+            code, timed_out, rss = self._wait(process, start, deadline_s, tick)
+            wall = time.monotonic() - start
+        except BaseException:
+            end_tree(process)
+            raise
+        finally:
+            log_file = self._log_dir / f"{name}.txt"
+            if (folder / LOG_FILE).exists():
+                shutil.copyfile(folder / LOG_FILE, log_file)
+        reply = read_reply(folder / REPLY_FILE)
+        if not self._keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        return Finished(code, timed_out, wall, rss, reply, log_file)
+
+    def _wait(
+        self, process: Launched, start: float, deadline_s: float, tick: Tick | None
+    ) -> tuple[int, bool, int | None]:
+        peak_rss: int | None = None
+        while True:
+            code = process.poll(_POLL_SECONDS)
+            if code is not None:
+                return code, False, peak_rss
+            peak_rss = max(peak_rss or 0, _rss_bytes(process.pid)) or peak_rss
+            passed = time.monotonic() - start
+            if tick is not None:
+                tick(passed)
+            if passed > deadline_s:
+                return end_tree(process), True, peak_rss
+
+
+def end_tree(process: Launched) -> int:
+    """End a process and all its descendants: politely first, then for good.
+
+    Returns:
+        Its exit code.
+    """
+    family = _family(process.pid)
+    _signal_group(process.pid, signal.SIGTERM)
+    code = process.poll(_GRACE_SECONDS)
+    family += [p for p in _family(process.pid) if p not in family]
+    _signal_group(process.pid, signal.SIGKILL)
+    for member in family:
+        try:
+            member.kill()
+        except psutil.NoSuchProcess:
+            continue
+    end = time.monotonic() + 10.0
+    while code is None and time.monotonic() < end:
+        code = process.poll(0.1)
+    return code if code is not None else -signal.SIGKILL
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _signal_group(pid: int, number: int) -> None:
+    try:
+        os.killpg(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def _rss_bytes(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _tail(file: Path, lines: int = 15) -> str:
+    if not file.is_file():
+        return ""
+    return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])

@@ -1,0 +1,1 @@
+"""A result, written as something people read."""

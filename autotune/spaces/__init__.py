@@ -1,0 +1,1 @@
+"""Search-space files: what to try, never what is valid."""

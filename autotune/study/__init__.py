@@ -1,0 +1,1 @@
+"""The search: what to try next, what a probe's ending means, which candidate wins."""

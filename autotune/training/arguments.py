@@ -1,0 +1,129 @@
+"""Turns a flat mapping of TRL options into the argument objects TRL's scripts build.
+
+Knows which dataclass owns an option; knows nothing of probes, candidates or files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.core.errors import BadInput, nearest
+from autotune.core.job import Trainer
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The three argument objects a TRL script works with.
+
+    Args:
+        training: ``SFTConfig`` and its kin.
+        model: TRL's ``ModelConfig``.
+        owners: which object owns each option, by option name.
+    """
+
+    training: Any
+    model: Any
+    owners: dict[str, str]
+
+
+def config_class(trainer: Trainer) -> Any:
+    """Return TRL's config class of a trainer, e.g. ``SFTConfig``."""
+    import trl
+
+    names = {
+        Trainer.SFT: "SFTConfig",
+        Trainer.DPO: "DPOConfig",
+        Trainer.REWARD: "RewardConfig",
+        Trainer.KTO: "KTOConfig",
+    }
+    return getattr(trl, names[trainer])
+
+
+def option_owners(trainer: Trainer) -> dict[str, str]:
+    """Map every option ``trl <trainer> --config`` accepts to the argument object that owns it.
+
+    Owners are ``training``, ``model``, ``script`` and ``mixture``; when two dataclasses share a
+    name the training arguments win, as in TRL's own parser.
+    """
+    from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments
+
+    classes = {
+        "mixture": DatasetMixtureConfig,
+        "script": ScriptArguments,
+        "model": ModelConfig,
+        "training": config_class(trainer),
+    }
+    owners: dict[str, str] = {}
+    for owner, cls in classes.items():
+        owners.update({f.name: owner for f in dataclasses.fields(cls) if f.init})
+    return owners
+
+
+def build_arguments(trainer: Trainer, options: Mapping[str, Any]) -> Arguments:
+    """Build the argument objects from options that already have their final types.
+
+    Args:
+        trainer: which trainer's config class.
+        options: option values by upstream name; script and mixture options are ignored here.
+
+    Raises:
+        BadInput: an option is unknown to the installed TRL.
+    """
+    from trl import ModelConfig
+
+    owners = option_owners(trainer)
+    unknown = [name for name in options if name not in owners]
+    if unknown:
+        raise BadInput(
+            f"unknown option {unknown[0]!r} for trl {trainer.value}"
+            f"{nearest(unknown[0], sorted(owners))}.",
+            "Use the option names of the installed TRL.",
+        )
+    mine = {"training": {}, "model": {}, "script": {}, "mixture": {}}  # type: dict[str, dict[str, Any]]
+    for name, value in options.items():
+        mine[owners[name]][name] = value
+    return Arguments(
+        training=config_class(trainer)(**mine["training"]),
+        model=ModelConfig(**mine["model"]),
+        owners=owners,
+    )
+
+
+def parse_options(trainer: Trainer, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Read options as TRL's own parser reads them from a YAML file, with their final types.
+
+    Args:
+        trainer: which ``trl`` command.
+        options: values as written by the user (YAML scalars, or text from ``--set``).
+
+    Returns:
+        The same options with the types TRL gives them; only what the user set, no defaults.
+
+    Raises:
+        BadInput: an option is unknown or its value is refused.
+    """
+    from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, TrlParser
+
+    owners = option_owners(trainer)
+    unknown = [name for name in options if name not in owners]
+    if unknown:
+        raise BadInput(
+            f"unknown option {unknown[0]!r} for trl {trainer.value}"
+            f"{nearest(unknown[0], sorted(owners))}.",
+            "Use the option names of the installed TRL.",
+        )
+    classes = (ScriptArguments, config_class(trainer), ModelConfig, DatasetMixtureConfig)
+    parser = TrlParser(classes)
+    parser.exit_on_error = False
+    parser.set_defaults_with_config(**dict(options))
+    try:
+        parsed = parser.parse_args_into_dataclasses(args=[])
+    except SystemExit as error:
+        raise BadInput("TRL's parser refused the options.", str(error)) from error
+    except (ValueError, TypeError, ImportError) as error:
+        raise BadInput(f"TRL refuses this config: {error}") from error
+    by_owner = dict(zip(("script", "training", "model", "mixture"), parsed, strict=True))
+    return {name: getattr(by_owner[owners[name]], name) for name in options}

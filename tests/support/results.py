@@ -1,0 +1,502 @@
+"""Result documents as a real run would leave them, for tests of everything made from a result.
+
+Numbers are plausible and fixed; nothing is measured here. Change a document with
+``result.model_copy(update=...)``, or a job with `with_job`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.core.candidate import Candidate
+from autotune.core.environment import Device, Environment
+from autotune.core.job import Budget, DatasetSource, Job, Trainer
+from autotune.core.measurement import Measurement, ProbeReport, Step
+from autotune.core.memory import Peaks
+from autotune.core.outcome import Ending, Outcome, Phase
+from autotune.core.profile import DatasetProfile, Notice
+from autotune.core.result import Estimate, Ratio, Result, Skipped, TrialRecord
+
+GIB = 2**30
+
+#: A config as people write it: comments, an own order, spellings YAML 1.1 and 1.2 read differently.
+OWN_YAML = """\
+# SFT of the support assistant
+# owner: ml-platform
+
+model_name_or_path: acme/base-7b   # the March checkpoint
+dataset_name: acme/support-chats
+dataset_train_split: train_sft
+
+# schedule
+learning_rate: 2e-5
+num_train_epochs: 2
+per_device_train_batch_size: 8     # what fitted on the old cards
+gradient_accumulation_steps: 4
+max_length: 1024
+gradient_checkpointing: yes
+warmup_steps: 20
+eval_strategy: no
+
+# where it goes
+output_dir: runs/support-7b
+report_to: wandb
+push_to_hub: true
+hub_model_id: acme/support-7b
+resume_from_checkpoint: runs/support-7b/checkpoint-400
+
+env:
+  WANDB_PROJECT: support   # shared
+  PYTORCH_CUDA_ALLOC_CONF: max_split_size_mb:128
+
+# end of file
+"""
+
+OWN_OPTIONS: dict[str, Any] = {
+    "learning_rate": 2e-5,
+    "num_train_epochs": 2,
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 4,
+    "max_length": 1024,
+    "gradient_checkpointing": True,
+    "warmup_steps": 20,
+    "eval_strategy": False,
+    "output_dir": "runs/support-7b",
+    "report_to": "wandb",
+    "push_to_hub": True,
+    "hub_model_id": "acme/support-7b",
+    "resume_from_checkpoint": "runs/support-7b/checkpoint-400",
+}
+
+GPU = Device(
+    kind="cuda",
+    index=0,
+    name="NVIDIA A10G",
+    total_bytes=24 * GIB - 2**28,
+    free_bytes=23 * GIB,
+    capability="8.6",
+)
+CPU = Device(
+    kind="cpu",
+    index=None,
+    name="AMD EPYC 7R13",
+    total_bytes=16 * GIB,
+    free_bytes=12 * GIB,
+    bf16=True,
+    cores=2,
+)
+VERSIONS = {
+    "torch": "2.13.0",
+    "transformers": "5.24.0",
+    "trl": "1.16.0",
+    "peft": "0.21.2",
+    "datasets": "5.2.0",
+    "accelerate": "1.15.0",
+}
+
+
+def steps(seconds: float, count: int, rows: int, width: int, filled: float) -> tuple[Step, ...]:
+    """Return micro-steps around a time, with a small fixed jitter."""
+    useful = int(rows * width * filled)
+    return tuple(
+        Step(
+            seconds=round(seconds * (1 + 0.01 * ((n * 7) % 5 - 2)), 6),
+            fetch_seconds=0.002,
+            rows=rows,
+            width=width,
+            sequences=rows,
+            useful_tokens=useful,
+            label_tokens=int(useful * 0.6),
+            longest=width,
+            loss=2.1 - 0.01 * n,
+        )
+        for n in range(count)
+    )
+
+
+def peaks(allocated_gib: float, device: Device) -> Peaks:
+    """Return four plausible peaks of one probe, those a CPU lacks absent with their reason."""
+    allocated = int(allocated_gib * GIB)
+    if device.kind == "cpu":
+        return Peaks(
+            allocated_bytes=allocated,
+            process_bytes=int(allocated * 1.08),
+            absent={
+                "reserved_bytes": "the CPU allocator reserves nothing",
+                "device_used_bytes": "only a GPU is shared with others",
+            },
+        )
+    return Peaks(
+        allocated_bytes=allocated,
+        reserved_bytes=int(allocated * 1.06),
+        process_bytes=int(allocated * 1.06) + 520 * 2**20,
+        device_used_bytes=int(allocated * 1.06) + 760 * 2**20,
+        allocation_retries=0,
+    )
+
+
+def fitting_trial(
+    number: int,
+    knobs: dict[str, Any],
+    peak_gib: float,
+    tokens_per_s: float,
+    *,
+    options: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
+    role: str = "search",
+    changes: str = "neutral",
+    retention: float = 1.0,
+    padding: float = 0.3,
+    effective: dict[str, Any] | None = None,
+    pretruncate_tokens: int | None = None,
+    note: str = "",
+    device: Device = GPU,
+    total_tokens: int = 9_200_000,
+) -> TrialRecord:
+    """Return a trial that fits, with times that follow from its speed."""
+    batch = int(knobs.get("per_device_train_batch_size", 8))
+    width = int(knobs.get("max_length") or 2048)
+    pass_seconds = total_tokens / tokens_per_s
+    step_seconds = batch * width * (1 - padding) / tokens_per_s
+    timed = steps(step_seconds, 10, batch, width, 1 - padding)
+    return TrialRecord(
+        number=number,
+        candidate=Candidate(knobs=knobs),
+        options=dict(knobs) if options is None else options,
+        env=env or {},
+        pretruncate_tokens=pretruncate_tokens,
+        changes=changes,
+        role=role,
+        report=ProbeReport(
+            ending=Ending(outcome=Outcome.FITS, phase=Phase.STEADY),
+            measurement=Measurement(
+                peaks=peaks(peak_gib, device),
+                memory_steps=timed[:4],
+                warmup_steps=timed[:2],
+                timed_steps=timed,
+                optimizer_seconds=(0.021, 0.02, 0.022),
+                grad_norms=(1.1, 1.05),
+                worst_rows=(411, 7),
+                effective={"max_length": 1024, "bf16": device.kind == "cuda"} | (effective or {}),
+                parameters={"trainable": 7_241_732_096, "all": 7_241_732_096, "dtype": "float32"},
+                load_seconds=3.2,
+                cap_bytes=20 * GIB,
+            ),
+            wall_seconds=14.5,
+            log_file=f"logs/{number:03d}.log",
+        ),
+        estimate=Estimate(
+            pass_seconds=pass_seconds,
+            score_seconds=pass_seconds / retention,
+            retention_ratio=retention,
+            useful_tokens_per_s=tokens_per_s,
+            padded_tokens_per_s=tokens_per_s / (1 - padding),
+            label_tokens_per_s=tokens_per_s * 0.6,
+            padding_ratio=padding,
+            sequences_per_update=32.0,
+            updates_per_pass=781,
+            rows_cut=0 if retention == 1.0 else 312,
+            tokens_dropped_ratio=1.0 - retention,
+            spread_ratio=0.012,
+        ),
+        note=note,
+    )
+
+
+def failed_trial(
+    number: int,
+    knobs: dict[str, Any],
+    outcome: Outcome,
+    phase: Phase,
+    reason: str,
+    *,
+    detail: str = "",
+    needed_bytes: int | None = None,
+    role: str = "search",
+) -> TrialRecord:
+    """Return a trial that did not fit or did not run."""
+    return TrialRecord(
+        number=number,
+        candidate=Candidate(knobs=knobs),
+        options=dict(knobs),
+        changes="neutral",
+        role=role,
+        report=ProbeReport(
+            ending=Ending(outcome=outcome, phase=phase, reason=reason, detail=detail),
+            wall_seconds=6.25,
+            log_file=f"logs/{number:03d}.log",
+            needed_bytes=needed_bytes,
+        ),
+    )
+
+
+def _knobs(batch: int, accumulation: int, **more: Any) -> dict[str, Any]:
+    return {
+        "per_device_train_batch_size": batch,
+        "gradient_accumulation_steps": accumulation,
+        **more,
+    }
+
+
+def gpu_trials() -> tuple[TrialRecord, ...]:
+    """Return the trials of `gpu_result`: winner is number 4, baseline number 0."""
+    base = _knobs(8, 4, max_length=1024, gradient_checkpointing="full", packing="off")
+    best = _knobs(4, 1, max_length=2048, gradient_checkpointing="selective", packing="bfd")
+    return (
+        fitting_trial(0, base, 17.2, 3100.0, role="baseline", retention=0.968, padding=0.46),
+        fitting_trial(1, {**base, **_knobs(4, 8)}, 13.1, 2890.0, retention=0.968, padding=0.38),
+        failed_trial(
+            2,
+            {**base, "gradient_checkpointing": "off"},
+            Outcome.OOM_DEVICE,
+            Phase.FIRST_STEP,
+            "the first backward pass needs more than 20.90 GiB",
+            detail="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.95 GiB.",
+            needed_bytes=int(24.6 * GIB),
+        ),
+        failed_trial(
+            3,
+            {**base, "packing": "off", "padding_free": True},
+            Outcome.INVALID,
+            Phase.LOAD,
+            "padding_free without packing needs max_length=None",
+        ),
+        fitting_trial(
+            4,
+            best,
+            18.9,
+            7420.0,
+            options={
+                "per_device_train_batch_size": 4,
+                "gradient_accumulation_steps": 1,
+                "max_length": 2048,
+                "gradient_checkpointing": True,
+                "gradient_checkpointing_kwargs": {"selective": True},
+                "packing": True,
+                "packing_strategy": "bfd",
+                "warmup_steps": 19,
+            },
+            env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+            changes="data",
+            padding=0.03,
+            note="order of the rows differs from the baseline's",
+        ),
+        fitting_trial(5, {**best, **_knobs(2, 2)}, 14.4, 6710.0, changes="data", padding=0.03),
+        fitting_trial(
+            6,
+            {**best, "gradient_checkpointing": "full"},
+            15.6,
+            6330.0,
+            changes="data",
+            padding=0.03,
+        ),
+        failed_trial(
+            7,
+            {**best, **_knobs(8, 1)},
+            Outcome.OOM_DEVICE,
+            Phase.OPTIMIZER_STEP,
+            "the first optimizer step needs more than 20.90 GiB",
+            needed_bytes=int(27.9 * GIB),
+        ),
+        failed_trial(
+            8,
+            {**best, "pad_to_multiple_of": 64},
+            Outcome.TIMEOUT,
+            Phase.STEADY,
+            "no end after 120 s",
+        ),
+        fitting_trial(9, best, 18.9, 7405.0, role="confirmation", changes="data", padding=0.03),
+    )
+
+
+def gpu_result() -> Result:
+    """Return a finished search on a GPU, from a user's own YAML and hub data."""
+    trials = gpu_trials()
+    return Result(
+        created="2026-03-02T10:15:00Z",
+        autotune_version="0.1.0",
+        job=Job(
+            trainer=Trainer.SFT,
+            model="acme/base-7b",
+            dataset=DatasetSource(path="acme/support-chats", train_split="train_sft"),
+            options=OWN_OPTIONS,
+            env={"WANDB_PROJECT": "support", "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128"},
+            config_text=OWN_YAML,
+        ),
+        budget=Budget(total_bytes=22 * GIB, headroom_ratio=0.05, explicit=True),
+        device=GPU,
+        environment=Environment(
+            versions=VERSIONS,
+            python="3.11.9",
+            platform="Linux-6.8.0-x86_64",
+            devices=(GPU, CPU),
+            notices=("flash-attn is not installed: its attention cannot be measured",),
+        ),
+        profile=profile(),
+        space={"name": "sft", "hash": "a1b2c3d4e5f6", "candidates": 148},
+        trials=trials,
+        reference=trials[0].candidate.key,
+        best=trials[4].candidate.key,
+        chosen_because="least time for one pass over the reference tokens within the budget",
+        speedup=Ratio(
+            reference=trials[0].candidate.key, value=2.47, low=2.41, high=2.53, pairs=12
+        ),
+        skipped=(
+            Skipped(
+                what="packing_strategy=wrapped",
+                reason="it mixes documents, which needs --allow mixing",
+                count=24,
+            ),
+            Skipped(
+                what="activation_offloading=true with selective checkpointing",
+                reason="TRL offloads what is checkpointed, not both",
+                count=12,
+            ),
+        ),
+        overrides={
+            "output_dir": "runs/support-7b",
+            "report_to": "wandb",
+            "push_to_hub": True,
+            "hub_model_id": "acme/support-7b",
+            "resume_from_checkpoint": "runs/support-7b/checkpoint-400",
+        },
+        notices=(
+            "3.2 % of the label tokens were cut by max_length 1024; the winner keeps them.",
+            "The weights were random: memory and speed are the same, losses are not.",
+        ),
+        search_seconds=412.0,
+        pays_back_seconds=690.0,
+        out_dir="/work/runs/support",
+    )
+
+
+def profile(**changes: Any) -> DatasetProfile:
+    """Return the profile of a chat data set with a long tail."""
+    known: dict[str, Any] = {
+        "layout": "messages",
+        "conversion": None,
+        "rows_given": 25_010,
+        "rows_used": 25_000,
+        "tokens": 9_200_000,
+        "label_tokens": 5_520_000,
+        "quantiles": {"0.5": 290, "0.9": 810, "0.95": 1105, "0.99": 1710, "1.0": 2031},
+        "longest_row": 24_811,
+        "model_positions": 32_768,
+        "vocabulary": 32_000,
+        "pad_token": "</s>, from the tokenizer",
+        "notices": (
+            Notice(code="empty", message="10 rows have no trained token", count=10),
+        ),
+        "rows_dir": "/work/runs/support/rows",
+        "converted_file": None,
+        "fingerprint": "9f8e7d6c5b4a",
+    }
+    return DatasetProfile(**(known | changes))
+
+
+def cpu_result() -> Result:
+    """Return a finished search on a CPU without a user's YAML, with rows that were converted."""
+    base = _knobs(8, 1, max_length=1024, gradient_checkpointing="full")
+    best = _knobs(2, 4, max_length=512, gradient_checkpointing="off", packing="bfd_split")
+    trials = (
+        fitting_trial(0, base, 0.9, 310.0, role="baseline", device=CPU, total_tokens=61_000),
+        fitting_trial(
+            1,
+            best,
+            0.7,
+            905.0,
+            options={
+                "per_device_train_batch_size": 2,
+                "gradient_accumulation_steps": 4,
+                "max_length": 512,
+                "gradient_checkpointing": False,
+                "packing": True,
+                "packing_strategy": "bfd_split",
+            },
+            changes="data",
+            padding=0.02,
+            device=CPU,
+            total_tokens=61_000,
+        ),
+    )
+    result = gpu_result()
+    return result.model_copy(
+        update={
+            "job": Job(
+                trainer=Trainer.SFT,
+                model="acme/tiny",
+                dataset=DatasetSource(path="/data/alpaca.json"),
+                options={"learning_rate": 2e-5, "optim": "adamw_torch"},
+            ),
+            "budget": Budget(total_bytes=GIB, headroom_ratio=0.05, explicit=True),
+            "device": CPU,
+            "environment": result.environment.model_copy(update={"devices": (CPU,)}),
+            "profile": profile(
+                layout="instruction-input-output",
+                conversion="instruction, input and output to prompt and completion",
+                converted_file="/work/runs/tiny/dataset/train.parquet",
+                rows_given=400,
+                rows_used=400,
+                tokens=61_000,
+                label_tokens=40_000,
+                model_positions=2048,
+                vocabulary=1024,
+            ),
+            "trials": trials,
+            "reference": trials[0].candidate.key,
+            "best": trials[1].candidate.key,
+            "speedup": Ratio(
+                reference=trials[0].candidate.key, value=2.92, low=2.8, high=3.05, pairs=9
+            ),
+            "overrides": {"use_cpu": True, "bf16": False},
+            "out_dir": "/work/runs/tiny",
+        }
+    )
+
+
+def nothing_fits_result() -> Result:
+    """Return a search in which every candidate needs more than the budget."""
+    trials = (
+        failed_trial(
+            0,
+            _knobs(8, 4, max_length=1024),
+            Outcome.OOM_DEVICE,
+            Phase.FIRST_STEP,
+            "the first backward pass needs more than 7.60 GiB",
+            needed_bytes=int(17.9 * GIB),
+            role="baseline",
+        ),
+        failed_trial(
+            1,
+            _knobs(1, 32, max_length=1024),
+            Outcome.OOM_DEVICE,
+            Phase.OPTIMIZER_STEP,
+            "the first optimizer step needs more than 7.60 GiB",
+            needed_bytes=int(9.1 * GIB),
+        ),
+    )
+    return gpu_result().model_copy(
+        update={
+            "budget": Budget(total_bytes=8 * GIB, headroom_ratio=0.05, explicit=True),
+            "trials": trials,
+            "reference": None,
+            "best": None,
+            "chosen_because": "",
+            "speedup": None,
+            "pays_back_seconds": None,
+        }
+    )
+
+
+def with_job(result: Result, **changes: Any) -> Result:
+    """Return the result with parts of its job replaced."""
+    return result.model_copy(update={"job": result.job.model_copy(update=changes)})
+
+
+def with_best(result: Result, **changes: Any) -> Result:
+    """Return the result with parts of its winning trial replaced."""
+    trials = tuple(
+        t.model_copy(update=changes) if t.candidate.key == result.best else t
+        for t in result.trials
+    )
+    return result.model_copy(update={"trials": trials})
