@@ -110,7 +110,10 @@ class Lengths:
 
     def cut(self, max_length: int | None) -> IntArray:
         """Return int64[n], the tokens of every row after a cut at ``max_length`` (None: no cut)."""
-        return self.tokens if max_length is None else np.minimum(self.tokens, max_length)
+        if max_length is None:
+            return self.tokens
+        cut: IntArray = np.minimum(self.tokens, max_length)
+        return cut
 
     def useful(self, max_length: int | None) -> IntArray:
         """Return int64[n], tokens that are not padding after the cut (rows padded on the right)."""
@@ -139,7 +142,8 @@ class Lengths:
         if max_length is None:
             return self.labels
         first = 0 if self.first_labels is None else self.first_labels
-        return np.minimum(self.labels, np.maximum(self.cut(max_length) - first, 0))
+        within: IntArray = np.minimum(self.labels, np.maximum(self.cut(max_length) - first, 0))
+        return within
 
     def labels_kept(self, max_length: int | None) -> int:
         """Return the label tokens of all rows that survive the cut, exactly."""

@@ -187,6 +187,7 @@ LAYOUTS: tuple[Layout, ...] = (
         trainers=ONLINE,
         read=convert.sides("prompt"),
         sides=("prompt",),
+        unlike=("completion", "chosen", "rejected"),
     ),
 )
 

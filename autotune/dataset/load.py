@@ -160,7 +160,6 @@ def _load_files(
 ) -> Dataset:
     """Load local files, and on failure name the file and line that broke it."""
     import datasets
-    import pyarrow as pa
 
     for file in files:
         if file.stat().st_size == 0:
@@ -172,9 +171,13 @@ def _load_files(
         options["sep"] = "\t"
     try:
         loaded = datasets.load_dataset(builder, cache_dir=str(cache_dir), **options)
-    except (datasets.exceptions.DatasetGenerationError, pa.ArrowInvalid, OSError) as error:
-        raise BadInput(_why_unreadable(files, error)) from error
-    except (ValueError, TypeError, StopIteration, datasets.exceptions.DatasetsError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        StopIteration,
+        datasets.exceptions.DatasetsError,
+    ) as error:
         if all(_is_blank(file) for file in files):
             raise BadInput(f"data set {shown} holds no rows.") from error
         raise BadInput(_why_unreadable(files, error)) from error
@@ -237,6 +240,11 @@ def _load_hub(name: str, config: str | None, split: str) -> Dataset:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
     reached = True
+    unreachable: tuple[type[Exception], ...] = (
+        OfflineModeIsEnabled,
+        OSError,
+        *_transport_errors(),
+    )
     try:
         huggingface_hub.HfApi().dataset_info(name, timeout=_HUB_TIMEOUT_S)
     except (HfHubHTTPError, HFValidationError) as error:
@@ -244,7 +252,7 @@ def _load_hub(name: str, config: str | None, split: str) -> Dataset:
             f"data set {name!r} is neither a local path nor a data set on the hub: "
             f"{_first_line(error)}"
         ) from error
-    except (OfflineModeIsEnabled, OSError, *_transport_errors()):
+    except unreachable:
         reached = False
     try:
         with nullcontext() if reached else _offline():

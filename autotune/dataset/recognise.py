@@ -80,8 +80,13 @@ def _unrecognised(columns: Mapping[str, Column], trainer: Trainer, text_field: s
         f"the data set's columns do not fit trl {trainer.value}. Found: {found}. "
         f"Accepted for {trainer.value}: {shown}."
     )
+    if len(columns) == 1 and (whole := next(iter(columns.values()))).kind == "objects":
+        return BadInput(
+            f"{message} The rows seem to lie under the one name {whole.name!r}.",
+            f"Write what is under {whole.name!r} as a JSON list or as JSON Lines.",
+        )
     for layout in LAYOUTS:
-        if layout not in choices and layout.matches(columns, text_field) and layout.name != "text":
+        if layout not in choices and layout.matches(columns, text_field):
             trainers = " or ".join(sorted(t.value for t in layout.trainers))
             return BadInput(
                 f"{message} These are {layout.name} rows, which --trainer {trainers} trains on.",
@@ -109,7 +114,7 @@ def _advice(columns: Mapping[str, Column], choices: list[Layout], text_field: st
     steps = []
     taken = set(layout.columns(text_field))
     for name in layout.missing(columns, text_field):
-        like = _like(name, [c for c in columns if c not in taken])
+        like = _like(name, [c for c in columns if c not in taken], text_field)
         if like is None:
             steps.append(f"add a column {name!r}")
             continue
@@ -131,7 +136,7 @@ def _distance(columns: Mapping[str, Column], layout: Layout, text_field: str) ->
     cost = 0.0
     names = list(columns)
     for name in layout.missing(columns, text_field):
-        like = _like(name, names)
+        like = _like(name, names, text_field)
         cost += 2.0 if like is None else 0.25 if like.casefold() == name.casefold() else 0.75
         if like is not None:
             names.remove(like)
@@ -140,10 +145,11 @@ def _distance(columns: Mapping[str, Column], layout: Layout, text_field: str) ->
     return cost - 0.1 * covered
 
 
-def _like(name: str, names: list[str]) -> str | None:
+def _like(name: str, names: list[str], text_field: str) -> str | None:
     """Return the column that is most likely meant by ``name``: same letters, a synonym, a typo."""
     folded = {column.casefold(): column for column in names}
-    for word in (name.casefold(), *_SYNONYMS.get(name, ())):
+    known = _SYNONYMS.get("text" if name == text_field else name, ())
+    for word in (name.casefold(), *known, *(("text",) if name == text_field else ())):
         if word in folded:
             return folded[word]
     close = get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.7)

@@ -62,7 +62,7 @@ def to_message(turn: dict[str, Any], where: str, *, render_calls: bool) -> dict[
             )
         role = str(speaker)
     if role != "call":
-        return {"role": role, "content": content, **said}
+        return {"role": role, "content": "" if content is None else content, **said}
     calls = parse_calls(content) if render_calls else None
     if calls is None:
         return {"role": "assistant", "content": content, **said}
@@ -70,7 +70,7 @@ def to_message(turn: dict[str, Any], where: str, *, render_calls: bool) -> dict[
 
 
 def parse_calls(content: Any) -> list[dict[str, Any]] | None:
-    """Read ``{"name": ..., "arguments": ...}``, or a list of them, as tool calls; None if not so."""
+    """Read ``{"name": ..., "arguments": ...}``, or a list of them, as tool calls, else None."""
     if not isinstance(content, str):
         return None
     try:

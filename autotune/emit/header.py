@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_ratio
+from autotune.emit.changes import Change
 from autotune.emit.fields import SECRETS
-from autotune.emit.settings import Change, Settings
+from autotune.emit.settings import Settings
 from autotune.emit.values import one_line
 
 FIRST_LINE = "--- written by autotune"

@@ -82,23 +82,27 @@ def locate_rows(result: Result, trial: TrialRecord, evaluates: bool) -> Location
     if source.blocks is not None:
         return Location({"datasets": [dict(b) for b in source.blocks]}, AS_GIVEN)
     path = Path(source.path).expanduser()
-    split = source.train_split
+    local = _local_blocks(path, source.train_split)
+    if local is not None:
+        return Location({"datasets": local}, "TRL reads local files as a block", evaluates)
+    name = str(path.absolute()) if path.is_dir() else source.path
+    if _SPLIT_NAME.match(source.train_split):
+        return Location(_named(name, source), AS_GIVEN)
+    part: dict[str, Any] = {"path": name, "name": source.config, "split": source.train_split}
+    block = {k: v for k, v in part.items() if v is not None}
+    return Location({"datasets": [block]}, "part of a split, read as a block", evaluates)
+
+
+def _local_blocks(path: Path, split: str) -> list[dict[str, Any]] | None:
+    """Return the blocks of a data file or a ``save_to_disk`` folder, None for anything else."""
     builder = _builder(path)
     if builder is not None:
-        block = {"path": builder, "data_files": _pattern(path), "split": split}
-        return Location({"datasets": [block]}, "TRL reads a local file as a block", evaluates)
+        return [{"path": builder, "data_files": _pattern(path), "split": split}]
     if (path / "state.json").is_file():
-        block = {"path": "arrow", "data_files": f"{_pattern(path)}/*.arrow", "split": split}
-        return Location({"datasets": [block]}, "save_to_disk folder, read as Arrow", evaluates)
+        return [{"path": "arrow", "data_files": f"{_pattern(path)}/*.arrow", "split": split}]
     if (path / "dataset_dict.json").is_file():
-        blocks = [_saved_split(path, part) for part in split.split("+")]
-        return Location({"datasets": blocks}, "save_to_disk folder, read as Arrow", evaluates)
-    name = str(path.absolute()) if path.is_dir() else source.path
-    if not _SPLIT_NAME.match(split):
-        block = {"path": name, "split": split}
-        block |= {"name": source.config} if source.config is not None else {}
-        return Location({"datasets": [block]}, "part of a split, read as a block", evaluates)
-    return Location(_named(name, source), AS_GIVEN)
+        return [_saved_split(path, part) for part in split.split("+")]
+    return None
 
 
 def _named(name: str, source: DatasetSource) -> dict[str, Any]:

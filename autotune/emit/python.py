@@ -42,9 +42,13 @@ def render(result: Result) -> str:
 
 
 def literal(value: Any) -> str:
-    """Write a value as Python source with double quotes."""
+    """Write a value as Python source."""
     if isinstance(value, str):
-        return quoted(value)
+        # Single quotes where they save escapes, as formatters have it.
+        if value.count('"') <= value.count("'"):
+            return quoted(value)
+        inner = quoted(value)[1:-1].replace('\\"', '"').replace("'", "\\'")
+        return f"'{inner}'"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     if isinstance(value, Mapping):

@@ -15,34 +15,16 @@ from autotune.core.errors import NothingFits
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes
 from autotune.emit import fields
-from autotune.emit.location import AS_GIVEN, Location, locate_rows
-from autotune.emit.values import same_value, typed
+from autotune.emit.changes import (
+    Change,
+    env_changes,
+    location_changes,
+    model_change,
+    option_changes,
+)
+from autotune.emit.location import Location, locate_rows
+from autotune.emit.values import typed
 from autotune.emit.variables import merge_env
-
-APART = "apart from the file"
-#: TRL's own names of the two splits (``trl.ScriptArguments``).
-TRL_SPLITS = {"dataset_train_split": "train", "dataset_test_split": "test"}
-
-
-@dataclass(frozen=True)
-class Change:
-    """One key of the user's configuration that is emitted with another value.
-
-    Args:
-        name: the key; ``env.NAME`` for an environment variable.
-        old: what the user wrote; None when they did not write it.
-        new: what is emitted; None when the key goes.
-        reason: why, in a few words.
-        written: whether the user wrote the key.
-        kept: whether the key is emitted.
-    """
-
-    name: str
-    old: Any
-    new: Any
-    reason: str
-    written: bool
-    kept: bool = True
 
 
 @dataclass(frozen=True)
@@ -102,37 +84,28 @@ def settings_of(result: Result) -> Settings:
     classes = fields.trainer_classes(result.job.trainer)
     own = read_own(result.job.config_text)
     asked = _asked(result, own)
-    bare = {k: "no" for k in fields.STRATEGIES if asked.get(k) is False}
-    asked |= bare
-    # Rows cut beforehand carry their labels and are no conversation any more; TRL would refuse.
-    labelled = trial.pretruncate_tokens is not None and typed(asked.get("assistant_only_loss"))
-    asked |= {"assistant_only_loss": False} if labelled else {}
+    repaired = _repairs(asked, trial)
     tuned = {
         k: v
         for k, v in trial.options.items()
         if k not in (*fields.SIDE_EFFECTS, *fields.MACHINE_FACTS, *fields.LOCATION_FIELDS)
     }
-    options = {**asked, **tuned}
+    tuned = _spelt_alike(tuned, asked)
+    options = {**asked, **{k: value for k, (value, _) in repaired.items()}, **tuned}
     implicit = _implicit(result, trial, classes, options)
     options |= implicit
-    location = locate_rows(result, trial, _evaluates(options))
-    own_env = {str(k): str(v) for k, v in (own.get("env") or {}).items()}
-    own_env = {**result.job.env, **own_env}
-    env = merge_env(own_env, trial.env)
-    model = _model(result)
     reasons = dict.fromkeys(implicit, "TRL's default, written out")
-    reasons |= dict.fromkeys(bare, "YAML reads a bare no as false, which TRL refuses")
-    reasons |= {"assistant_only_loss": "the written rows carry their labels"} if labelled else {}
-    reasons |= {n: _reason(n, trial, options) for n in tuned}
+    reasons |= {k: reason for k, (_, reason) in repaired.items()}
+    reasons |= {n: _reason(n, v, result, trial) for n, v in tuned.items()}
+    location = locate_rows(result, trial, _evaluates(options))
+    written_env = {str(k): str(v) for k, v in (own.get("env") or {}).items()}
+    env = merge_env({**result.job.env, **written_env}, trial.env)
+    model = _model(result)
     changes = (
-        *_model_change(own, model),
-        *_location_changes(own, location, result),
-        *_option_changes(own, options, reasons),
-        *(
-            Change(f"env.{n}", own_env.get(n), v, "tuned", written=n in own_env)
-            for n, v in env.items()
-            if own_env.get(n) != v
-        ),
+        *model_change(own, model),
+        *location_changes(own, location, result),
+        *option_changes(own, options, reasons),
+        *env_changes(written_env, env, trial.env),
     )
     options = {k: typed(v) for k, v in options.items()}
     return Settings(classes, trial, model, location, options, own, env, changes)
@@ -169,6 +142,29 @@ def _asked(result: Result, own: dict[str, Any]) -> dict[str, Any]:
     return asked
 
 
+def _spelt_alike(tuned: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """Give options of two names the one the user's file uses; of two, the newer would win."""
+    newer = dict(fields.RENAMED)
+    older = {new: old for old, new in fields.RENAMED}
+    if any(name in asked for name in older):
+        return {newer.get(k, k): v for k, v in tuned.items()}
+    if any(name in asked for name in newer):
+        return {older.get(k, k): v for k, v in tuned.items()}
+    return tuned
+
+
+def _repairs(asked: dict[str, Any], trial: TrialRecord) -> dict[str, tuple[Any, str]]:
+    """Values that TRL would refuse as they stand, each with the reason."""
+    repaired: dict[str, tuple[Any, str]] = {
+        name: ("no", "YAML reads a bare no as false, which TRL refuses")
+        for name in fields.STRATEGIES
+        if asked.get(name) is False
+    }
+    if trial.pretruncate_tokens is not None and typed(asked.get("assistant_only_loss")):
+        repaired["assistant_only_loss"] = (False, "the written rows carry their labels")
+    return repaired
+
+
 def _implicit(
     result: Result,
     trial: TrialRecord,
@@ -182,8 +178,8 @@ def _implicit(
         found["max_length"] = measured.get("max_length", classes.max_length)
     if options.get("bf16") is None:
         # TRL: bf16 unless fp16 is set. What a CPU computed in is no advice for a GPU.
-        default = not typed(options.get("fp16"))
-        found["bf16"] = default if result.device.kind == "cpu" else measured.get("bf16", default)
+        measured_bf16 = result.device.kind == "cpu" or measured.get("bf16", True)
+        found["bf16"] = bool(measured_bf16) and not typed(options.get("fp16"))
     return found
 
 
@@ -196,57 +192,10 @@ def _model(result: Result) -> str:
     return str(path.absolute()) if path.is_dir() else result.job.model
 
 
-def _same_place(written: Any, meant: str) -> bool:
-    return written == meant or (
-        isinstance(written, str) and str(Path(written).expanduser().absolute()) == meant
-    )
-
-
-def _model_change(own: dict[str, Any], model: str) -> tuple[Change, ...]:
-    written = own.get("model_name_or_path")
-    if _same_place(written, model):
-        return ()
-    reason = f"given {APART}" if own else "given"
-    return (Change("model_name_or_path", written, model, reason, written is not None),)
-
-
-def _location_changes(
-    own: dict[str, Any], location: Location, result: Result
-) -> tuple[Change, ...]:
-    changes = []
-    as_given = location.reason == AS_GIVEN
-    reason = (f"given {APART}" if own else "given") if as_given else location.reason
-    for name, value in location.options.items():
-        known = own.get(name)
-        if not (_same_place(known, value) if name == "dataset_name" else known == value):
-            changes.append(Change(name, known, value, reason, name in own))
-    if as_given and result.job.dataset.blocks is not None:
-        return tuple(changes)
-    # A name beside a block is ignored with a warning, a split's name beside it is a KeyError.
-    for name in fields.LOCATION_FIELDS:
-        harmless = {None, TRL_SPLITS.get(name)}
-        if name in own and name not in location.options and _hashable(own[name]) not in harmless:
-            changes.append(Change(name, own[name], None, reason, True, kept=False))
-    return tuple(changes)
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, str | None) else repr(value)
-
-
-def _option_changes(
-    own: dict[str, Any], options: dict[str, Any], reasons: dict[str, str]
-) -> tuple[Change, ...]:
-    changes = []
-    for name, value in options.items():
-        if name in own and same_value(own[name], value):
-            continue
-        reason = reasons.get(name, f"given {APART}" if own else "given")
-        changes.append(Change(name, own.get(name), value, reason, name in own))
-    return tuple(changes)
-
-
-def _reason(name: str, trial: TrialRecord, options: dict[str, Any]) -> str:
+def _reason(name: str, value: Any, result: Result, trial: TrialRecord) -> str:
+    before = result.baseline_trial
+    if before is not None and name in before.options and before.options[name] == value:
+        return "as before, written out"
     if name in fields.STEP_COUNTED:
         return "the same number of samples as before"
     if name == "gradient_accumulation_steps" and trial.estimate is not None:

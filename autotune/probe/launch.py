@@ -12,7 +12,7 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Protocol
 
@@ -148,8 +148,14 @@ class WarmServer:
         """The server's process id."""
         return self._process.pid
 
-    def wait_ready(self, timeout_s: float = 180.0) -> dict[str, int]:
+    def wait_ready(
+        self, timeout_s: float = 180.0, tick: Callable[[float], None] | None = None
+    ) -> dict[str, int]:
         """Wait until the libraries are imported.
+
+        Args:
+            timeout_s: longest wait in seconds.
+            tick: called about ten times a second with the seconds passed.
 
         Returns:
             ``pid`` and ``os_threads`` of the server.
@@ -157,9 +163,11 @@ class WarmServer:
         Raises:
             ToolFailure: it ended or did not become ready in time.
         """
-        end = time.monotonic() + timeout_s
+        start = time.monotonic()
         while self._ready is None:
-            if time.monotonic() > end:
+            if tick is not None:
+                tick(time.monotonic() - start)
+            if time.monotonic() - start > timeout_s:
                 raise ToolFailure(
                     f"the measuring process was not ready after {timeout_s:.0f} s.",
                     f"Its log is {self.log_file}.",

@@ -82,6 +82,7 @@ class PrepareSpec(Frozen):
         device: ``auto``, ``cpu`` or ``cuda[:i]``.
         out_dir: folder for the prepared rows and the model's config and tokenizer.
         cache_dir: folder of caches shared between runs.
+        demo_model: the job's model is the embedded demo; build it at that path when missing.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -89,6 +90,7 @@ class PrepareSpec(Frozen):
     device: str
     out_dir: str
     cache_dir: str
+    demo_model: bool = False
 
 
 class InspectSpec(Frozen):

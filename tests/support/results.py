@@ -141,7 +141,8 @@ def fitting_trial(
     peak_gib: float,
     tokens_per_s: float,
     *,
-    options: dict[str, Any] | None = None,
+    accumulation: int = 4,
+    more: dict[str, Any] | None = None,
     env: dict[str, str] | None = None,
     role: str = "search",
     changes: str = "neutral",
@@ -162,7 +163,7 @@ def fitting_trial(
     return TrialRecord(
         number=number,
         candidate=Candidate(knobs=knobs),
-        options=dict(knobs) if options is None else options,
+        options=options_of(knobs, accumulation, **(more or {})),
         env=env or {},
         pretruncate_tokens=pretruncate_tokens,
         changes=changes,
@@ -218,7 +219,7 @@ def failed_trial(
     return TrialRecord(
         number=number,
         candidate=Candidate(knobs=knobs),
-        options=dict(knobs),
+        options=options_of(knobs, 4),
         changes="neutral",
         role=role,
         report=ProbeReport(
@@ -230,24 +231,49 @@ def failed_trial(
     )
 
 
-def _knobs(batch: int, accumulation: int, **more: Any) -> dict[str, Any]:
-    return {
-        "per_device_train_batch_size": batch,
-        "gradient_accumulation_steps": accumulation,
-        **more,
+def knobs_of(batch: int, **more: Any) -> dict[str, Any]:
+    """Return one choice for every knob, those of TRL's defaults unless said otherwise."""
+    usual = {
+        "max_length": 1024,
+        "packing": "none",
+        "padding_free": False,
+        "pad_to_multiple_of": None,
+        "gradient_checkpointing": "full",
+        "activation_offloading": False,
     }
+    return {"per_device_train_batch_size": batch, **usual, **more}
+
+
+def options_of(knobs: dict[str, Any], accumulation: int, **more: Any) -> dict[str, Any]:
+    """Return the TRL options the knobs stand for."""
+    packing, checkpointing = knobs["packing"], knobs["gradient_checkpointing"]
+    options = {
+        "per_device_train_batch_size": knobs["per_device_train_batch_size"],
+        "gradient_accumulation_steps": accumulation,
+        "max_length": knobs["max_length"],
+        "packing": packing != "none",
+        "padding_free": knobs["padding_free"],
+        "pad_to_multiple_of": knobs["pad_to_multiple_of"],
+        "gradient_checkpointing": checkpointing != "none",
+        "activation_offloading": knobs["activation_offloading"],
+    }
+    if packing != "none":
+        options["packing_strategy"] = packing
+    if checkpointing == "selective":
+        options["gradient_checkpointing_kwargs"] = {"selective": True}
+    return {**options, **more}
 
 
 def gpu_trials() -> tuple[TrialRecord, ...]:
     """Return the trials of `gpu_result`: winner is number 4, baseline number 0."""
-    base = _knobs(8, 4, max_length=1024, gradient_checkpointing="full", packing="off")
-    best = _knobs(4, 1, max_length=2048, gradient_checkpointing="selective", packing="bfd")
+    base = knobs_of(8)
+    best = knobs_of(4, max_length=2048, gradient_checkpointing="selective", packing="bfd")
     return (
         fitting_trial(0, base, 17.2, 3100.0, role="baseline", retention=0.968, padding=0.46),
-        fitting_trial(1, {**base, **_knobs(4, 8)}, 13.1, 2890.0, retention=0.968, padding=0.38),
+        fitting_trial(1, {**base, "per_device_train_batch_size": 4}, 13.1, 2890.0, retention=0.968),
         failed_trial(
             2,
-            {**base, "gradient_checkpointing": "off"},
+            {**base, "gradient_checkpointing": "none"},
             Outcome.OOM_DEVICE,
             Phase.FIRST_STEP,
             "the first backward pass needs more than 20.90 GiB",
@@ -256,7 +282,7 @@ def gpu_trials() -> tuple[TrialRecord, ...]:
         ),
         failed_trial(
             3,
-            {**base, "packing": "off", "padding_free": True},
+            {**base, "padding_free": True},
             Outcome.INVALID,
             Phase.LOAD,
             "padding_free without packing needs max_length=None",
@@ -266,22 +292,21 @@ def gpu_trials() -> tuple[TrialRecord, ...]:
             best,
             18.9,
             7420.0,
-            options={
-                "per_device_train_batch_size": 4,
-                "gradient_accumulation_steps": 1,
-                "max_length": 2048,
-                "gradient_checkpointing": True,
-                "gradient_checkpointing_kwargs": {"selective": True},
-                "packing": True,
-                "packing_strategy": "bfd",
-                "warmup_steps": 19,
-            },
+            accumulation=1,
+            more={"warmup_steps": 19},
             env={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
             changes="data",
             padding=0.03,
             note="order of the rows differs from the baseline's",
         ),
-        fitting_trial(5, {**best, **_knobs(2, 2)}, 14.4, 6710.0, changes="data", padding=0.03),
+        fitting_trial(
+            5,
+            {**best, "per_device_train_batch_size": 2},
+            14.4,
+            6710.0,
+            changes="data",
+            padding=0.03,
+        ),
         fitting_trial(
             6,
             {**best, "gradient_checkpointing": "full"},
@@ -292,7 +317,7 @@ def gpu_trials() -> tuple[TrialRecord, ...]:
         ),
         failed_trial(
             7,
-            {**best, **_knobs(8, 1)},
+            {**best, "per_device_train_batch_size": 8},
             Outcome.OOM_DEVICE,
             Phase.OPTIMIZER_STEP,
             "the first optimizer step needs more than 20.90 GiB",
@@ -338,9 +363,7 @@ def gpu_result() -> Result:
         reference=trials[0].candidate.key,
         best=trials[4].candidate.key,
         chosen_because="least time for one pass over the reference tokens within the budget",
-        speedup=Ratio(
-            reference=trials[0].candidate.key, value=2.47, low=2.41, high=2.53, pairs=12
-        ),
+        speedup=Ratio(reference=trials[0].candidate.key, value=2.47, low=2.41, high=2.53, pairs=12),
         skipped=(
             Skipped(
                 what="packing_strategy=wrapped",
@@ -384,9 +407,7 @@ def profile(**changes: Any) -> DatasetProfile:
         "model_positions": 32_768,
         "vocabulary": 32_000,
         "pad_token": "</s>, from the tokenizer",
-        "notices": (
-            Notice(code="empty", message="10 rows have no trained token", count=10),
-        ),
+        "notices": (Notice(code="empty", message="10 rows have no trained token", count=10),),
         "rows_dir": "/work/runs/support/rows",
         "converted_file": None,
         "fingerprint": "9f8e7d6c5b4a",
@@ -396,27 +417,12 @@ def profile(**changes: Any) -> DatasetProfile:
 
 def cpu_result() -> Result:
     """Return a finished search on a CPU without a user's YAML, with rows that were converted."""
-    base = _knobs(8, 1, max_length=1024, gradient_checkpointing="full")
-    best = _knobs(2, 4, max_length=512, gradient_checkpointing="off", packing="bfd_split")
+    base = knobs_of(8)
+    best = knobs_of(2, max_length=512, gradient_checkpointing="none", packing="bfd_split")
     trials = (
         fitting_trial(0, base, 0.9, 310.0, role="baseline", device=CPU, total_tokens=61_000),
         fitting_trial(
-            1,
-            best,
-            0.7,
-            905.0,
-            options={
-                "per_device_train_batch_size": 2,
-                "gradient_accumulation_steps": 4,
-                "max_length": 512,
-                "gradient_checkpointing": False,
-                "packing": True,
-                "packing_strategy": "bfd_split",
-            },
-            changes="data",
-            padding=0.02,
-            device=CPU,
-            total_tokens=61_000,
+            1, best, 0.7, 905.0, changes="data", padding=0.02, device=CPU, total_tokens=61_000
         ),
     )
     result = gpu_result()
@@ -459,7 +465,7 @@ def nothing_fits_result() -> Result:
     trials = (
         failed_trial(
             0,
-            _knobs(8, 4, max_length=1024),
+            knobs_of(8),
             Outcome.OOM_DEVICE,
             Phase.FIRST_STEP,
             "the first backward pass needs more than 7.60 GiB",
@@ -468,7 +474,7 @@ def nothing_fits_result() -> Result:
         ),
         failed_trial(
             1,
-            _knobs(1, 32, max_length=1024),
+            knobs_of(1),
             Outcome.OOM_DEVICE,
             Phase.OPTIMIZER_STEP,
             "the first optimizer step needs more than 7.60 GiB",
@@ -496,7 +502,6 @@ def with_job(result: Result, **changes: Any) -> Result:
 def with_best(result: Result, **changes: Any) -> Result:
     """Return the result with parts of its winning trial replaced."""
     trials = tuple(
-        t.model_copy(update=changes) if t.candidate.key == result.best else t
-        for t in result.trials
+        t.model_copy(update=changes) if t.candidate.key == result.best else t for t in result.trials
     )
     return result.model_copy(update={"trials": trials})

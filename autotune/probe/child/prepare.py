@@ -50,6 +50,10 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
         EnvironmentUnable: the device asked for is not there.
     """
     job = spec.job
+    if spec.demo_model:
+        from autotune.demo.model import materialise_model
+
+        materialise_model(Path(job.model))
     environment = inspect_environment()
     device = choose_device(environment, spec.device)
     notices: list[str] = []

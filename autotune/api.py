@@ -1,0 +1,383 @@
+"""The use cases, wired: what the command line and Python call. Holds no policy of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.core.candidate import Candidate
+from autotune.core.errors import BadInput, Interrupted
+from autotune.core.job import Budget, Job
+from autotune.core.lengths import Lengths
+from autotune.core.result import Result, TrialRecord
+from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_bytes
+from autotune.emit import build_config, trainer_kwargs, write_emitted
+from autotune.emit.dataset_file import write_dataset
+from autotune.intake.folder import open_folder
+from autotune.intake.job import Origin, build_job, cache_dir
+from autotune.intake.objects import as_paths
+from autotune.intake.request import Request, resumed_request, save_request
+from autotune.knobs.catalog import BY_NAME
+from autotune.knobs.facts import Facts
+from autotune.probe.launch import WarmServer
+from autotune.probe.protocol import Prepared, PrepareSpec, write_document
+from autotune.probe.runner import Runner
+from autotune.report.csv_table import render as render_csv
+from autotune.spaces.enumerate import Enumerated, enumerate_space
+from autotune.spaces.load import find_space, read_space, space_hash
+from autotune.spaces.schema import Space
+from autotune.study.assemble import Run, assemble, require_fit
+from autotune.study.search import Limits, Search
+from autotune.study.storage import Store
+
+#: Preparation may tokenise a large data set; this bounds a hang, not the work.
+_PREPARE_DEADLINE_S = 6 * 3600.0
+
+
+class Watcher:
+    """Whoever watches a run: the live table, a notebook, a test. Silent by default."""
+
+    def stage(self, text: str) -> None:
+        """A station of the pipeline begins, in words."""
+
+    def planned(self, plan: Plan) -> None:
+        """Everything before the first probe is known."""
+
+    def started(self, candidate: Candidate, role: str) -> None:
+        """A probe starts."""
+
+    def tick(self, seconds: float) -> None:
+        """What runs now has been running this long."""
+
+    def finished(self, record: TrialRecord) -> None:
+        """A probe ended and is on disk."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything known before the first probe.
+
+    Args:
+        facts: job, rows and machine.
+        prepared: the resolved job as the measuring process answered it.
+        budget: memory the job may use.
+        space: the candidates, and what was left out and why.
+        limits: when the search stops.
+        notices: remarks on what was filled in.
+    """
+
+    facts: Facts
+    prepared: Prepared
+    budget: Budget
+    space: Enumerated
+    limits: Limits
+    notices: tuple[str, ...]
+
+
+def plan_run(request: Request, watcher: Watcher | None = None) -> Plan:
+    """Prepare everything up to the first probe and keep nothing (``--dry-run``).
+
+    Raises:
+        BadInput: something asked for cannot be used.
+        EnvironmentUnable: this machine cannot do it.
+    """
+    return _Run(request, watcher or Watcher()).plan()
+
+
+def run(request: Request, watcher: Watcher | None = None) -> Result:
+    """Run the search a request asks for and write its folder.
+
+    Raises:
+        BadInput: something asked for cannot be used; nothing is left behind.
+        NothingFits: no candidate fits; the result is in the folder.
+        EnvironmentUnable: this machine cannot do it.
+        Interrupted: it was asked to stop; what was finished is in the folder.
+    """
+    return _Run(request, watcher or Watcher()).run()
+
+
+class _Run:
+    """One run: from the request to the written folder."""
+
+    def __init__(self, request: Request, watcher: Watcher) -> None:
+        if request.resume and request.out is not None:
+            request = resumed_request(request, Path(request.out).expanduser())
+        self._request = request
+        self._watch = watcher
+        self._start = time.monotonic()
+        self._job, self._origin = build_job(request)
+        self._limits = _limits(request)
+        self._memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
+        self._headroom = parse_ratio(request.headroom, "--headroom")
+        self._space = read_space(find_space(request.space or self._job.trainer.value))
+        if self._space.trainer != self._job.trainer.value:
+            raise BadInput(
+                f"the space {self._space.name!r} is for {self._space.trainer}, the job is "
+                f"{self._job.trainer.value}.",
+                "Choose another --space or --trainer.",
+            )
+        self._out_dir = open_folder(request, self._job)
+        self._search: Search | None = None
+        self._described: Run | None = None
+
+    def plan(self) -> Plan:
+        try:
+            with self._runner() as runner:
+                return self._plan(runner)
+        finally:
+            shutil.rmtree(self._out_dir, ignore_errors=True)
+
+    def run(self) -> Result:
+        try:
+            with self._runner() as runner:
+                plan = self._plan(runner)
+                self._prepare_search(plan, runner)
+                return self._go()
+        except KeyboardInterrupt as error:
+            raise self._interrupted() from error
+        finally:
+            if not any((self._out_dir / "trials").glob("*.json")):
+                shutil.rmtree(self._out_dir, ignore_errors=True)
+
+    def _runner(self) -> Runner:
+        logs = self._out_dir / "logs"
+        logs.mkdir(exist_ok=True)
+        self._watch.stage("starting the measuring process (imports torch, transformers and trl)")
+        self._server = WarmServer(logs, self._job.env)
+        return Runner(self._server, self._out_dir)
+
+    def _plan(self, runner: Runner) -> Plan:
+        self._server.wait_ready(tick=self._watch.tick)
+        self._watch.stage("preparing your rows with TRL's own preparation")
+        spec = PrepareSpec(
+            job=self._job,
+            device=self._request.device,
+            out_dir=str(self._out_dir.resolve() / "prepared"),
+            cache_dir=str(cache_dir()),
+            demo_model=self._origin.demo_model,
+        )
+        deadline = _PREPARE_DEADLINE_S
+        prepared = runner.prepare(spec, deadline_s=deadline, tick=self._watch.tick)
+        self._server.preload(prepared.model.model_type)
+        facts = facts_of(self._job, prepared, self._out_dir / "prepared")
+        pinned = {k: facts.job.options[k] for k in self._request.set_options if k in BY_NAME}
+        plan = Plan(
+            facts=facts,
+            prepared=prepared,
+            budget=_budget(self._memory, self._headroom, prepared),
+            space=enumerate_space(self._space, facts, pinned),
+            limits=self._limits,
+            notices=_notices(self._origin, prepared),
+        )
+        self._watch.planned(plan)
+        return plan
+
+    def _prepare_search(self, plan: Plan, runner: Runner) -> None:
+        save_request(self._request, self._out_dir)
+        store = Store(self._out_dir, self._request.storage, _frozen(plan, self._space, self._job))
+        self._described = Run(
+            facts=plan.facts,
+            prepared=plan.prepared,
+            budget=plan.budget,
+            space={
+                "name": self._space.name,
+                "hash": space_hash(self._space),
+                "candidates": len(plan.space.candidates),
+                "merged": plan.space.merged,
+            },
+            skipped=plan.space.skipped,
+            out_dir=str(self._out_dir.resolve()),
+            notices=plan.notices,
+        )
+        self._search = Search(
+            facts=plan.facts,
+            space=plan.space,
+            model_dir=plan.prepared.model.model_dir,
+            rows_dir=plan.prepared.profile.rows_dir,
+            budget=plan.budget,
+            prober=runner,
+            store=store,
+            limits=self._limits,
+            observer=self,
+        )
+
+    def _go(self) -> Result:
+        assert self._search is not None
+        try:
+            self._search.run()
+        finally:
+            self._search.store.close()
+            if self._search.trials:
+                self._write(interrupted=True)
+        result = self._write(interrupted=False)
+        require_fit(result)
+        return result
+
+    def _write(self, *, interrupted: bool) -> Result:
+        assert self._search is not None and self._described is not None
+        result = assemble(
+            self._described,
+            tuple(self._search.trials),
+            speedup=self._search.speedup,
+            seconds=time.monotonic() - self._start,
+            interrupted=interrupted,
+        )
+        write_run(result, self._out_dir)
+        return result
+
+    def _interrupted(self) -> Interrupted:
+        done = len(self._search.trials) if self._search is not None else 0
+        if not done:
+            return Interrupted("stopped before the first probe; nothing was kept.")
+        return Interrupted(
+            f"stopped after {done} probes; what is finished is in {self._out_dir}.",
+            f"Go on with: autotune run --resume --out {self._out_dir}",
+        )
+
+    def started(self, candidate: Candidate, role: str) -> None:
+        self._watch.started(candidate, role)
+
+    def tick(self, seconds: float) -> None:
+        self._watch.tick(seconds)
+
+    def finished(self, record: TrialRecord) -> None:
+        self._write(interrupted=True)
+        self._watch.finished(record)
+
+
+def write_run(result: Result, out_dir: Path) -> None:
+    """Write everything a run's folder shows: the result, the table, the files to train with."""
+    write_document(out_dir / "result.json", result)
+    (out_dir / "trials.csv").write_text(render_csv(result), encoding="utf-8")
+    if result.best is not None:
+        write_dataset(result, out_dir)
+        write_emitted(result, out_dir)
+
+
+def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
+    """Return what rules look at, from a resolved job.
+
+    Args:
+        job: what was asked.
+        prepared: what the measuring process made of it.
+        prepared_dir: folder with the rows' lengths.
+    """
+    return Facts(
+        job=job.model_copy(update={"options": prepared.options}),
+        defaults=prepared.defaults,
+        device=prepared.device,
+        lengths=Lengths.read(prepared_dir / "lengths.npz"),
+        positions=prepared.model.positions,
+        moe=prepared.model.moe,
+        versions=prepared.environment.versions,
+    )
+
+
+def _limits(request: Request) -> Limits:
+    if request.trials < 1:
+        raise BadInput(f"--trials is {request.trials}, expected at least 1.")
+    return Limits(
+        trials=request.trials,
+        search_s=None if request.timeout is None else parse_duration(request.timeout, "--timeout"),
+        probe_s=parse_duration(request.probe_timeout, "--probe-timeout"),
+    )
+
+
+def _budget(memory: int | None, headroom: float, prepared: Prepared) -> Budget:
+    device = prepared.device
+    if memory is not None and memory > device.total_bytes:
+        raise BadInput(
+            f"--memory is {show_bytes(memory)}, {device.name} has {show_bytes(device.total_bytes)}.",
+            "Give what this job may use of the device.",
+        )
+    return Budget(
+        total_bytes=device.free_bytes if memory is None else memory,
+        headroom_ratio=headroom,
+        explicit=memory is not None,
+    )
+
+
+def _notices(origin: Origin, prepared: Prepared) -> tuple[str, ...]:
+    rows = prepared.profile
+    converted = () if rows.conversion is None else (f"Rows: {rows.conversion}.",)
+    counted = tuple(n.message for n in rows.notices)
+    return (
+        *origin.notices,
+        *prepared.notices,
+        *converted,
+        *counted,
+        *prepared.environment.notices,
+    )
+
+
+def _frozen(plan: Plan, space: Space, job: Job) -> dict[str, Any]:
+    """Return what must not change between a run and its resumption."""
+    return {
+        "space": space_hash(space),
+        "rows": plan.prepared.profile.fingerprint,
+        "job": job.model_dump(mode="json", exclude={"config_text"}),
+        "memory_bytes": plan.budget.total_bytes if plan.budget.explicit else None,
+        "headroom_ratio": plan.budget.headroom_ratio,
+        "device": plan.prepared.device.name,
+    }
+
+
+class Tuned:
+    """A finished search as Python sees it: the result document and what can be made of it."""
+
+    def __init__(self, result: Result) -> None:
+        """Wrap a result document."""
+        self.result = result
+
+    @property
+    def config(self) -> Any:
+        """The chosen configuration as a ready ``SFTConfig``."""
+        return build_config(self.result)
+
+    @property
+    def trainer_kwargs(self) -> dict[str, Any]:
+        """Keywords such that ``SFTTrainer(**tuned.trainer_kwargs)`` is ready to train."""
+        return trainer_kwargs(self.result)
+
+
+def tune(
+    model: Any = None,
+    dataset: Any = None,
+    *,
+    tokenizer: Any = None,
+    config: str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+    watcher: Watcher | None = None,
+    **options: Any,
+) -> Tuned:
+    """Find the fastest configuration that fits and return it.
+
+    Args:
+        model: hub id, folder, or a transformers config; None takes the YAML's, else the demo's.
+        dataset: hub id, file, folder, ``datasets.Dataset``, data frame or list of rows; None as
+            for ``model``.
+        tokenizer: tokenizer object or path, needed with a config object that names none.
+        config: TRL YAML file.
+        out: the run's folder; None makes one below ``autotune-runs/``.
+        watcher: told of every event.
+        options: the other fields of `Request` (``trainer``, ``memory``, ``trials``, ...), named
+            as on the command line.
+
+    Raises:
+        BadInput: something cannot be used.
+        NothingFits: no candidate fits.
+        EnvironmentUnable: this machine cannot do it.
+    """
+    with as_paths(model, dataset, tokenizer) as (model_path, dataset_path):
+        request = Request(
+            model=model_path,
+            dataset=dataset_path,
+            config=None if config is None else os.fspath(config),
+            out=None if out is None else os.fspath(out),
+            **options,
+        )
+        return Tuned(run(request, watcher))

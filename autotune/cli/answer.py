@@ -1,0 +1,68 @@
+"""The result of a run on stdout: the answer on top, then the trials; the last line trains."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+
+from autotune.cli.live import trials_table
+from autotune.cli.words import accumulation_of, describe
+from autotune.core.result import Result
+from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.study.assemble import peaks_line
+
+
+def print_result(result: Result, console: Console) -> None:
+    """Print a result as words and tables.
+
+    Args:
+        result: a result with a best trial.
+        console: where to.
+    """
+    for notice in result.notices:
+        console.print(f"note: {notice}", markup=False)
+    console.print(trials_table(list(result.trials), console.width))
+    console.print()
+    best = result.best_trial
+    assert best is not None and best.estimate is not None
+    measured = best.report.measurement
+    assert measured is not None
+    numbers, budget = best.estimate, result.budget
+    kept = f"{show_ratio(numbers.retention_ratio)} of the label tokens kept"
+    lines = [
+        f"best: {describe(best.candidate, accumulation_of(best))}",
+        f"      chosen because {result.chosen_because}",
+        f"      peak {peaks_line(measured.peaks)} of {show_bytes(budget.usable_bytes)} usable "
+        f"({show_bytes(budget.total_bytes)} less {show_ratio(budget.headroom_ratio)} headroom)",
+        f"      one pass takes about {show_duration(numbers.pass_seconds)}; "
+        f"{numbers.useful_tokens_per_s:,.0f} useful tokens/s "
+        f"({numbers.padded_tokens_per_s:,.0f} with padding, "
+        f"{numbers.label_tokens_per_s:,.0f} trained on)",
+        f"      {kept}; rows truncated: {numbers.rows_cut} of {result.profile.rows_used}, tokens "
+        f"dropped: {numbers.tokens_dropped_ratio:.1%}; "
+        f"{numbers.sequences_per_update:.2f} sequences per update",
+    ]
+    if measured.worst_tokens:
+        rows = f" (rows {', '.join(map(str, measured.worst_rows[:4]))} ...)"
+        lines.append(
+            f"      memory measured on the worst batch: {max(measured.worst_tokens)} tokens in its "
+            f"longest row{rows if measured.worst_rows else ''}"
+        )
+    if result.pays_back_seconds is not None:
+        lines.append(
+            f"      the search took {show_duration(result.search_seconds)}; it has paid for itself "
+            f"after {show_duration(result.pays_back_seconds)} of training with the reference"
+        )
+    for line in lines:
+        console.print(line, markup=False)
+    console.print(f"written to {result.out_dir}", markup=False)
+    console.print(train_command(result), markup=False, soft_wrap=True)
+
+
+def train_command(result: Result) -> str:
+    """Return the command that trains the chosen configuration."""
+    file = Path(result.out_dir) / "best.yaml"
+    cpu = " --use_cpu true" if result.device.kind == "cpu" else ""
+    return f"trl {result.job.trainer.value} --config {shlex.quote(str(file))}{cpu}"

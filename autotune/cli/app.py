@@ -1,0 +1,87 @@
+"""The command line: one file per verb, one outermost frame that turns errors into exit codes.
+
+Imports nothing heavy: ``autotune --help`` must answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from autotune.core.errors import AutotuneError
+
+app = typer.Typer(
+    name="autotune",
+    help="Find the fastest TRL training configuration that is safe for the whole run.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _register() -> None:
+    from autotune.cli.commands import doctor, emit, run, spaces, stations
+
+    run.register(app)
+    doctor.register(app)
+    emit.register(app)
+    spaces.register(app)
+    stations.register(app)
+
+
+_register()
+
+
+def main() -> None:
+    """Run the command line and exit with the right code."""
+    from autotune.cli.console import say_error
+
+    try:
+        app(standalone_mode=False)
+        code = 0
+    except AutotuneError as error:
+        say_error(error.message, error.hint)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        say_error("stopped.", None)
+        code = 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:  # outermost frame of the command line
+        code = _usage_or_failure(error)
+    sys.exit(code)
+
+
+def _usage_or_failure(error: Exception) -> int:
+    """Return the exit code of what typer or a bug raised, after saying it in one line."""
+    import traceback
+
+    import click
+
+    from autotune.cli.console import say_error
+
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        help_line = f"See `{context.command_path} --help`." if context else None
+        say_error(error.format_message(), help_line)
+        return 2
+    if isinstance(error, click.exceptions.Abort):
+        say_error("stopped.", None)
+        return 130
+    if os.environ.get("AUTOTUNE_DEBUG"):
+        traceback.print_exc()
+    say_error(
+        f"autotune failed: {type(error).__name__}: {error}",
+        "This is a bug in autotune; AUTOTUNE_DEBUG=1 shows the traceback.",
+    )
+    return 5
+
+
+if __name__ == "__main__":
+    main()

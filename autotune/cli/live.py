@@ -1,0 +1,185 @@
+"""The live view of a run on stderr: a table that grows on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from autotune.api import Plan, Watcher
+from autotune.cli.words import accumulation_of, describe, pass_of, peak_of, speed_of
+from autotune.core.candidate import Candidate
+from autotune.core.outcome import Outcome
+from autotune.core.result import TrialRecord
+from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.study.choose import ranking
+from autotune.study.search import CONFIRMATION_ROUNDS
+
+_ROLE = {"baseline": "your config", "search": "", "confirmation": "confirming"}
+_STYLE = {Outcome.FITS: "green", Outcome.OOM_DEVICE: "yellow", Outcome.OOM_HOST: "yellow"}
+
+
+class LiveView(Watcher):
+    """Show what a run does while it does it."""
+
+    def __init__(self, console: Console) -> None:
+        """Take the console of progress; it decides between a live table and lines."""
+        self._console = console
+        self._plan: Plan | None = None
+        self._trials: list[TrialRecord] = []
+        self._start = time.monotonic()
+        self._now = ""
+        self._now_seconds = 0.0
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        """Start drawing when there is a terminal."""
+        if self._console.is_terminal:
+            self._live = Live(
+                self, console=self._console, refresh_per_second=8, transient=True
+            ).__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop drawing; what was said stays above."""
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+
+    def stage(self, text: str) -> None:
+        """Say what begins."""
+        self._now, self._now_seconds = text, 0.0
+        if self._live is None:
+            self._console.print(f"{text} ...", markup=False)
+
+    def planned(self, plan: Plan) -> None:
+        """Say what is known before the first probe."""
+        self._plan = plan
+        for line in plan_lines(plan):
+            self._console.print(line, markup=False)
+
+    def started(self, candidate: Candidate, role: str) -> None:
+        """Note which probe runs."""
+        label = f"{_ROLE[role]}: " if _ROLE[role] else ""
+        self._now, self._now_seconds = label + describe(candidate), 0.0
+
+    def tick(self, seconds: float) -> None:
+        """Note how long it has been running."""
+        self._now_seconds = seconds
+
+    def finished(self, record: TrialRecord) -> None:
+        """Add a probe to the view."""
+        self._trials.append(record)
+        if self._live is None:
+            ending = record.report.ending
+            words = [
+                f"[{len(self._trials)}]",
+                _ROLE[record.role] or "probe",
+                describe(record.candidate, accumulation_of(record)),
+                ending.outcome.value,
+                f"peak {peak_of(record)}",
+                f"{speed_of(record)} tok/s",
+                ending.reason,
+            ]
+            self._console.print("  ".join(w for w in words if w), markup=False)
+
+    def __rich__(self) -> Any:
+        """Return the live picture: finished probes, what runs now, time left."""
+        line = Text(f" {self._now} ({show_duration(max(self._now_seconds, 0.01))})")
+        spinner = Spinner("dots", text=line)
+        if self._plan is None:
+            return spinner
+        height = max(3, self._console.size.height - 9)
+        table = trials_table(self._trials[-height:], self._console.width)
+        return Group(table, spinner, Text(self._summary(), style="dim"))
+
+    def _summary(self) -> str:
+        assert self._plan is not None
+        done = sum(t.role != "confirmation" for t in self._trials)
+        limit = self._plan.limits
+        total = min(limit.trials, len(self._plan.space.candidates) + 1)
+        passed = time.monotonic() - self._start
+        parts = [f"{done}/{total} probes", f"{show_duration(passed)} passed"]
+        if self._trials:
+            each = sum(t.report.wall_seconds for t in self._trials) / len(self._trials)
+            left = each * max(0, total - done + 2 * CONFIRMATION_ROUNDS)
+            if limit.search_s is not None:
+                left = min(left, max(0.0, limit.search_s - passed))
+            parts.append(f"about {show_duration(max(left, 0.1))} left")
+        order = ranking(self._trials, self._plan.facts.job.objective)
+        if order:
+            best = order[0]
+            parts.append(f"best so far {describe(best.candidate, accumulation_of(best))}")
+        return " | ".join(parts)
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Return what a person should know before the first probe, a line each."""
+    rows, budget, device = plan.prepared.profile, plan.budget, plan.prepared.device
+    lengths = plan.facts.lengths
+    quantiles = ", ".join(f"{float(k):.0%} {v}" for k, v in rows.quantiles.items())
+    lines = [
+        f"device   {device.label} ({device.name}); budget {show_bytes(budget.total_bytes)}, "
+        f"probes may use {show_bytes(budget.usable_bytes)}",
+        f"model    {plan.prepared.model.name} ({plan.prepared.model.model_type})",
+        f"rows     {rows.rows_used} of {rows.rows_given} used, layout {rows.layout}, "
+        f"{rows.tokens:,} tokens; length quantiles {quantiles} (longest is row {rows.longest_row})",
+    ]
+    for choice in plan.space.choices.get("max_length", ()):
+        if isinstance(choice, int):
+            kept = lengths.retention_ratio(choice, plan.facts.reference_length)
+            cut = lengths.rows_cut(choice)
+            lines.append(
+                f"         max_length {choice}: cuts {cut} of {len(lengths)} rows, keeps "
+                f"{show_ratio(kept)} of the label tokens"
+            )
+    lines.append(
+        f"space    {len(plan.space.candidates)} valid candidates "
+        f"({plan.space.merged} merged with an equal one); effective batch "
+        f"{plan.facts.effective_batch:.3g} sequences per update"
+    )
+    lines += [f"skipped  {s.count} x {s.reason}" for s in plan.space.skipped[:6]]
+    lines += [f"note     {n}" for n in plan.notices]
+    return lines
+
+
+def trials_table(trials: list[TrialRecord], width: int) -> Table:
+    """Return finished probes as a table that fits the width.
+
+    Args:
+        trials: in order.
+        width: columns of the terminal; narrow ones get fewer columns.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("#", justify="right")
+    table.add_column("candidate", overflow="fold", min_width=24)
+    table.add_column("outcome")
+    table.add_column("peak", justify="right")
+    if width >= 90:
+        table.add_column("useful tok/s", justify="right")
+    table.add_column("pass", justify="right")
+    for trial in trials:
+        ending = trial.report.ending
+        name = describe(trial.candidate, accumulation_of(trial))
+        if _ROLE[trial.role]:
+            name = f"{name} ({_ROLE[trial.role]})"
+        cells = [
+            str(trial.number),
+            Text(name),
+            Text(ending.outcome.value, style=_STYLE.get(ending.outcome, "red")),
+            peak_of(trial),
+        ]
+        if width >= 90:
+            cells.append(speed_of(trial))
+        table.add_row(*cells, pass_of(trial))
+    return table

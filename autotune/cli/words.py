@@ -1,0 +1,54 @@
+"""Candidates and endings in the words people read, short enough for a table."""
+
+from __future__ import annotations
+
+from autotune.core.candidate import Candidate
+from autotune.core.result import TrialRecord
+from autotune.core.units import show_bytes, show_duration
+
+
+def describe(candidate: Candidate, accumulation: int | None = None) -> str:
+    """Return a candidate in a few words, e.g. ``4x2 · 512 · packing bfd · no checkpointing``."""
+    batch = candidate.get("per_device_train_batch_size")
+    parts = [f"{batch}x{accumulation}" if accumulation else f"batch {batch}"]
+    parts.append(f"len {candidate.get('max_length')}")
+    if candidate.get("packing", "none") != "none":
+        parts.append(f"packing {candidate.get('packing')}")
+    if candidate.get("padding_free"):
+        parts.append("padding-free")
+    multiple = candidate.get("pad_to_multiple_of")
+    if multiple is not None:
+        parts.append(f"pad {multiple}")
+    parts.append(
+        {"none": "no ckpt", "full": "ckpt", "selective": "ckpt selective"}[
+            str(candidate.get("gradient_checkpointing", "none"))
+        ]
+    )
+    if candidate.get("activation_offloading"):
+        parts.append("offload")
+    return " · ".join(parts)
+
+
+def peak_of(trial: TrialRecord) -> str:
+    """Return the peak that decides, or the bound that is known of it."""
+    measured = trial.report.measurement
+    if trial.estimate is not None and measured is not None:
+        peak = measured.peaks.deciding_bytes
+        return "?" if peak is None else show_bytes(peak)
+    needed = trial.report.needed_bytes
+    return f"> {show_bytes(needed)}" if needed else "-"
+
+
+def pass_of(trial: TrialRecord) -> str:
+    """Return the expected time of one pass over the reference tokens."""
+    return "-" if trial.estimate is None else show_duration(trial.estimate.score_seconds)
+
+
+def speed_of(trial: TrialRecord) -> str:
+    """Return useful tokens per second."""
+    return "-" if trial.estimate is None else f"{trial.estimate.useful_tokens_per_s:,.0f}"
+
+
+def accumulation_of(trial: TrialRecord) -> int:
+    """Return the gradient accumulation of a trial."""
+    return int(trial.options.get("gradient_accumulation_steps", 1))

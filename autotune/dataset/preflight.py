@@ -1,0 +1,181 @@
+"""What prepared rows tell before any probe: stops that cost a run, and counted remarks.
+
+The checks that need the rows as given are in ``survey``; those of the tokenizer in ``tokenizer``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autotune.core.errors import BadInput
+from autotune.core.job import Trainer
+from autotune.core.lengths import Lengths
+from autotune.core.profile import Notice
+from autotune.core.units import show_ratio
+
+
+def check_prepared(lengths: Lengths) -> None:
+    """Stop at rows that no run can train on.
+
+    Raises:
+        BadInput: rows without a token, or not one label in all rows; with row and lengths.
+    """
+    empty = np.flatnonzero(lengths.tokens == 0)
+    if len(empty):
+        raise BadInput(
+            f"{len(empty)} of {len(lengths)} rows have no tokens, first row {int(empty[0]) + 1} "
+            "(rows count from 1).",
+            "Remove those rows: TRL's collator fails on them.",
+        )
+    if not lengths.labels.any():
+        raise BadInput(
+            f"none of the {len(lengths)} rows has a token to train on: row 1 has "
+            f"{int(lengths.tokens[0])} tokens and {int(lengths.tokens[0])} labels of -100, "
+            "and so have the others.",
+            "Give labels other than -100, or leave the labels column out.",
+        )
+
+
+def remarks(lengths: Lengths, positions: int | None) -> tuple[Notice, ...]:
+    """Return counted remarks on the prepared rows.
+
+    Args:
+        lengths: the rows, uncut.
+        positions: longest sequence the model takes in tokens, None when it has no limit.
+    """
+    found = []
+    rows = len(lengths)
+    masked = np.flatnonzero(lengths.labels == 0)
+    if len(masked):
+        found.append(
+            Notice(
+                code="masked-rows",
+                count=len(masked),
+                message=f"{len(masked)} of {rows} rows have no label, first row "
+                f"{int(masked[0]) + 1} with {int(lengths.tokens[masked[0]])} tokens, all -100: "
+                "TRL drops them where it cuts to max_length and trains nothing on them elsewhere. "
+                "(Rows count from 1.)",
+            )
+        )
+    if positions is not None and lengths.longest > positions:
+        beyond = np.flatnonzero(lengths.tokens > positions)
+        found.append(
+            Notice(
+                code="beyond-positions",
+                count=len(beyond),
+                message=f"{len(beyond)} of {rows} rows are longer than the model's {positions} "
+                f"positions, first row {int(beyond[0]) + 1} with "
+                f"{int(lengths.tokens[beyond[0]])} tokens: they can only be trained cut. "
+                "(Rows count from 1.)",
+            )
+        )
+    if lengths.real is not None:
+        padded = np.flatnonzero(lengths.real < lengths.tokens)
+        pads = int((lengths.tokens - lengths.real).sum())
+        first = int(padded[0])
+        found.append(
+            Notice(
+                code="pre-padded",
+                count=len(padded),
+                message=f"{len(padded)} of {rows} rows are padded already, first row {first + 1} "
+                f"with {int(lengths.tokens[first] - lengths.real[first])} pads: TRL drops the "
+                f"attention mask, so {pads} pad tokens are computed and counted"
+                f"{_trained_pads(lengths)}. Useful tokens leave them out. Remove the padding. "
+                "(Rows count from 1.)",
+            )
+        )
+    return tuple(found)
+
+
+def silenced_calls(calls: tuple[int, int] | None, *, rendered: bool) -> tuple[Notice, ...]:
+    """Return a remark when the chat template leaves out the rows' tool calls.
+
+    Args:
+        calls: messages with ``tool_calls`` and the first row that has one, None without any.
+        rendered: whether the chat template renders them.
+    """
+    if calls is None or rendered:
+        return ()
+    count, first = calls
+    return (
+        Notice(
+            code="silenced-calls",
+            count=count,
+            message=f"{count} messages have tool_calls, first in row {first + 1}, but the chat "
+            "template does not render them: nothing of them is trained. (Rows count from 1.)",
+        ),
+    )
+
+
+def _trained_pads(lengths: Lengths) -> str:
+    return " and trained on" if bool((lengths.labels == lengths.tokens).any()) else ""
+
+
+def implicit_cut(
+    lengths: Lengths, trainer: Trainer, options: Mapping[str, Any]
+) -> tuple[Notice, ...]:
+    """Return a remark when TRL's own default ``max_length`` would cut rows the user did not cut.
+
+    Args:
+        lengths: the rows, uncut.
+        trainer: whose default counts.
+        options: TRL options the user set.
+    """
+    default = default_max_length(trainer)
+    if "max_length" in options or default is None or lengths.rows_cut(default) == 0:
+        return ()
+    cut, rows = lengths.rows_cut(default), len(lengths)
+    lost = 1.0 - lengths.cut(default).sum() / lengths.tokens.sum()
+    return (
+        Notice(
+            code="implicit-max-length",
+            count=cut,
+            message=f"max_length is not set, and TRL's default of {default} would cut {cut} of "
+            f"{rows} rows and drop {show_ratio(float(lost))} of the tokens "
+            f"(longest row: {lengths.longest} tokens).",
+        ),
+    )
+
+
+def default_max_length(trainer: Trainer) -> int | None:
+    """Return the ``max_length`` TRL takes when none is given (trl 1.16: 1024)."""
+    import trl
+
+    configs = {
+        Trainer.SFT: trl.SFTConfig,
+        Trainer.DPO: trl.DPOConfig,
+        Trainer.REWARD: trl.RewardConfig,
+        Trainer.KTO: trl.KTOConfig,
+    }
+    fields = {f.name: f for f in dataclasses.fields(configs[trainer])}
+    default = fields["max_length"].default
+    return default if isinstance(default, int) else None
+
+
+def check_skip(options: Mapping[str, Any], tokenised: bool, columns: list[str]) -> bool:
+    """Return whether the user skips TRL's preparation; stop where the rows do not allow it.
+
+    Raises:
+        BadInput: rows that are not tokenised, or masks without labels.
+    """
+    kwargs = options.get("dataset_kwargs")
+    if not isinstance(kwargs, dict) or not kwargs.get("skip_prepare_dataset"):
+        return False
+    if not tokenised:
+        raise BadInput(
+            "dataset_kwargs has skip_prepare_dataset, but the rows are not tokenised: found "
+            f"columns {', '.join(columns)}, expected input_ids.",
+            "Leave skip_prepare_dataset out, so that TRL tokenises the rows.",
+        )
+    masks = [name for name in ("completion_mask", "assistant_masks") if name in columns]
+    if masks and "labels" not in columns:
+        raise BadInput(
+            f"dataset_kwargs has skip_prepare_dataset, so TRL would ignore column {masks[0]!r} "
+            "and train on every token.",
+            "Add a labels column with -100 where nothing is trained, or leave the option out.",
+        )
+    return True

@@ -1,0 +1,132 @@
+"""Examines this machine: which ways of measuring work here, and what knobs lack.
+
+Proves by doing: a warm fork and a cold start both run a parallel matrix product, a cap on memory
+is set and must bite.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from autotune.core.environment import Environment
+from autotune.core.errors import ToolFailure
+from autotune.core.job import Frozen
+from autotune.intake.job import cache_dir
+from autotune.probe.launch import ColdLauncher, Launcher, WarmServer
+from autotune.probe.protocol import InspectSpec, Request
+from autotune.probe.runner import Finished, Runner
+
+_DEADLINE_S = 180.0
+
+#: Optional packages, and the knobs that need them.
+_OPTIONAL = (
+    ("bitsandbytes", "bitsandbytes", "4-bit and 8-bit weights, 8-bit optimizers"),
+    ("flash_attn", "flash-attn", "attn_implementation flash_attention_2"),
+    ("kernels", "kernels", "attention and layer kernels from the hub"),
+    ("liger_kernel", "liger-kernel", "use_liger_kernel"),
+    ("vllm", "vllm", "generation of the online trainers"),
+    ("deepspeed", "deepspeed", "deepspeed"),
+)
+
+
+class Check(Frozen):
+    """One thing that was tried.
+
+    Args:
+        name: what was tried.
+        works: whether it does.
+        detail: what was seen.
+    """
+
+    name: str
+    works: bool
+    detail: str
+
+
+class Diagnosis(Frozen):
+    """What `diagnose` found.
+
+    Args:
+        environment: versions and devices.
+        checks: what was tried.
+        missing: optional packages that are absent, with the knobs that need them.
+        cache_dir: folder of caches shared between runs.
+    """
+
+    environment: Environment
+    checks: tuple[Check, ...]
+    missing: tuple[str, ...]
+    cache_dir: str
+
+
+def diagnose() -> Diagnosis:
+    """Examine this machine.
+
+    Raises:
+        ToolFailure: no way of starting a measuring process works.
+    """
+    with tempfile.TemporaryDirectory(prefix="autotune-doctor-") as folder:
+        warm_dir, cold_dir = Path(folder) / "warm", Path(folder) / "cold"
+        for made in (warm_dir, cold_dir):
+            made.mkdir()
+        cold = _try(ColdLauncher(), cold_dir)
+        warm = _try(WarmServer(warm_dir), warm_dir)
+    found = [done.reply.environment for done in (warm, cold) if done.reply]
+    environment = next((e for e in found if e is not None), None)
+    if environment is None:
+        raise ToolFailure("no measuring process can be started here.", "Is torch installed?")
+    checks = [
+        _start_check("warm probes (forked from a process that imported the libraries)", warm),
+        _start_check("cold probes (a fresh process each)", cold),
+        Check(
+            name="memory of CPU probes",
+            works=Path("/proc/self/clear_refs").exists(),
+            detail="capped by RLIMIT_DATA, read from the kernel's high-water mark",
+        ),
+    ]
+    gpus = [d for d in environment.devices if d.kind == "cuda"]
+    checks.append(
+        Check(
+            name="memory of GPU probes",
+            works=bool(gpus),
+            detail="torch's allocator and NVML" if gpus else "torch sees no GPU",
+        )
+    )
+    missing = [
+        f"{package} is not installed: needed for {knobs} (pip install 'autotune[{package}]')"
+        for module, package, knobs in _OPTIONAL
+        if find_spec(module) is None
+    ]
+    if not gpus:
+        missing.append("no accelerator: activation_offloading is not searched")
+    return Diagnosis(
+        environment=environment,
+        checks=tuple(checks),
+        missing=tuple(missing),
+        cache_dir=str(cache_dir()),
+    )
+
+
+def _try(launcher: Launcher, folder: Path) -> Finished:
+    with Runner(launcher, folder) as runner:
+        try:
+            if isinstance(launcher, WarmServer):
+                launcher.wait_ready()
+            return runner.run(
+                Request(spec=InspectSpec(matmul=True)), name="inspect", deadline_s=_DEADLINE_S
+            )
+        except ToolFailure as error:
+            return Finished(1, False, 0.0, None, None, Path(str(error)))
+
+
+def _start_check(name: str, done: Finished) -> Check:
+    works = done.reply is not None and done.reply.failure is None
+    if works:
+        detail = f"a process answered in {done.wall_seconds:.2f} s"
+    elif done.timed_out:
+        detail = f"hung for {done.wall_seconds:.0f} s"
+    else:
+        detail = f"ended with code {done.code}"
+    return Check(name=name, works=works, detail=detail)

@@ -1,0 +1,48 @@
+"""Makes or opens a run's folder; never overwrites one unasked."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+from autotune.core.errors import BadInput
+from autotune.core.job import Job
+from autotune.intake.request import Request
+
+
+def open_folder(request: Request, job: Job) -> Path:
+    """Make the run's folder, or open it to resume.
+
+    Raises:
+        BadInput: it exists and neither resume nor force was asked for, or cannot be made.
+    """
+    if request.out is not None:
+        out_dir = Path(request.out).expanduser()
+    else:
+        name = Path(job.model).name.replace("/", "-")
+        out_dir = Path("autotune-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    if request.resume:
+        if request.out is None or not (out_dir / "trials").is_dir():
+            raise BadInput(
+                f"there is no run to resume at {out_dir}.", "Name its folder with --out."
+            )
+        return out_dir
+    if out_dir.exists() and any(out_dir.iterdir() if out_dir.is_dir() else [out_dir]):
+        is_run = (out_dir / "study.db").exists() or (out_dir / "trials").is_dir()
+        if not request.force:
+            what = "holds a run" if is_run else "exists and is not empty"
+            raise BadInput(
+                f"{out_dir} {what}.", "Use --resume to go on, --force to replace it, or --out."
+            )
+        if not is_run:
+            raise BadInput(
+                f"{out_dir} is not a folder autotune wrote, so --force does not replace it.",
+                "Choose another --out.",
+            )
+        shutil.rmtree(out_dir)
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"the folder {out_dir} cannot be made: {error}") from error
+    return out_dir

@@ -1,0 +1,126 @@
+"""Turns a request into a job: reads the user's YAML, fills in the embedded demo, checks names."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from autotune import demo
+from autotune.core.errors import BadInput, NotBuiltYet, nearest
+from autotune.core.job import ALLOWABLE, PROBED_TRAINERS, DatasetSource, Job, Trainer
+from autotune.core.units import parse_ratio
+from autotune.emit.read_config import UserConfig, parse_user_config, read_user_config
+from autotune.intake.request import Request
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What is known of the user's input beside the job."""
+
+    demo_model: bool
+    notices: tuple[str, ...]
+
+
+def build_job(request: Request) -> tuple[Job, Origin]:
+    """Turn a request into a job, reading the user's YAML.
+
+    Raises:
+        BadInput: a name is unknown or a file cannot be read.
+        NotBuiltYet: this version cannot probe the trainer.
+    """
+    trainers = [t.value for t in Trainer]
+    if request.trainer not in trainers:
+        raise BadInput(
+            f"unknown trainer {request.trainer!r}{nearest(request.trainer, trainers)}.",
+            f"Trainers are {', '.join(trainers)}.",
+        )
+    trainer = Trainer(request.trainer)
+    if trainer not in PROBED_TRAINERS:
+        raise NotBuiltYet(
+            f"this version cannot probe the {trainer.value} trainer yet.",
+            f"It can probe {', '.join(t.value for t in PROBED_TRAINERS)}.",
+        )
+    for change in request.allow:
+        if change not in ALLOWABLE:
+            raise BadInput(
+                f"--allow {change} is unknown{nearest(change, list(ALLOWABLE))}.",
+                f"It takes {', '.join(ALLOWABLE)}.",
+            )
+    config = _user_config(request)
+    model = request.model or config.model
+    source = config.dataset
+    if request.dataset is not None:
+        source = DatasetSource(path=request.dataset)
+    notices: list[str] = []
+    demo_model = model is None
+    if model is None:
+        model = str(demo_model_dir())
+        if source is not None:
+            notices.append("No model was named: the embedded demo model is tuned.")
+    if source is None:
+        source = DatasetSource(path=str(demo.rows_path()))
+        if not demo_model:
+            notices.append("No data set was named: the embedded demo rows are used.")
+    if demo_model and request.dataset is None and request.config is None:
+        base = parse_user_config(demo.base_config_path().read_text("utf-8"), "demo.yaml")
+        config = replace(config, text=base.text, options=base.options)
+        notices.append("No model and no data set were named: this is the embedded demo job.")
+    source = source.model_copy(
+        update={
+            "config": request.dataset_config or source.config,
+            "train_split": request.dataset_train_split or source.train_split,
+            "test_split": request.dataset_test_split or source.test_split,
+        }
+    )
+    job = Job(
+        trainer=trainer,
+        model=_absolute(model),
+        dataset=source.model_copy(update={"path": _absolute(source.path)}),
+        options={**config.options, **request.set_options},
+        env=config.env,
+        config_text=config.text or None,
+        objective=_one_of(request.objective, ("throughput", "memory", "length"), "--objective"),
+        min_retention_ratio=parse_ratio(request.min_retention, "--min-retention"),
+        effective_batch_sequences=request.effective_batch,
+        allow=frozenset(request.allow),
+        weights=_one_of(request.weights, ("random", "real"), "--weights"),
+        seed=request.seed,
+    )
+    return job, Origin(demo_model, tuple(notices))
+
+
+def _one_of(value: str, known: tuple[str, ...], option: str) -> Any:
+    if value not in known:
+        raise BadInput(
+            f"{option} is {value!r}{nearest(value, list(known))}.", f"It takes {', '.join(known)}."
+        )
+    return value
+
+
+def _user_config(request: Request) -> UserConfig:
+    if request.config is None:
+        return UserConfig(text="", model=None, dataset=None)
+    return read_user_config(Path(request.config).expanduser())
+
+
+def _absolute(name: str) -> str:
+    """Return a local path as an absolute one; other names as they are."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
+
+
+def cache_dir() -> Path:
+    """Return the folder of caches shared between runs (``AUTOTUNE_CACHE`` overrides it)."""
+    import platformdirs
+
+    named = os.environ.get("AUTOTUNE_CACHE")
+    return Path(named) if named else Path(platformdirs.user_cache_dir("autotune"))
+
+
+def demo_model_dir() -> Path:
+    """Return where the demo model lies, or will be built; its name changes with its config."""
+    text = b"".join(f.read_bytes() for f in sorted(demo.DEMO_DIR.glob("*.json")))
+    return cache_dir() / f"demo-model-{hashlib.sha256(text).hexdigest()[:12]}"

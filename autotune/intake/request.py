@@ -1,0 +1,117 @@
+"""What a user asks of a run, in their own words; checked and turned into a job elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotune.core.errors import BadInput
+
+DEFAULT_TRIALS = 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks of ``autotune run``; names and units as on the command line.
+
+    Args:
+        model: hub id, folder or ``config.json``; None takes it from the config, else the demo's.
+        dataset: hub id, file or folder; None takes it from the config, else the demo's.
+        dataset_config: the hub data set's configuration.
+        dataset_train_split: split trained on; None is ``train`` or the config's.
+        dataset_test_split: split evaluated on.
+        trainer: TRL trainer.
+        config: TRL YAML file of the user.
+        space: name or file of a search space; None is the trainer's own.
+        device: ``auto``, ``cpu`` or ``cuda[:i]``.
+        memory: budget such as ``22GiB``; None is what is free on the device.
+        headroom: share kept free, such as ``5%``.
+        objective: ``throughput``, ``memory`` or ``length``.
+        min_retention: least share of reference label tokens kept.
+        effective_batch: sequences per update; None keeps the config's.
+        trials: most probes of the search.
+        timeout: longest search, such as ``10m``; None without a bound.
+        probe_timeout: longest probe.
+        allow: classes of change beyond neutral and data.
+        weights: ``random`` or ``real``.
+        set_options: TRL options that replace the config's; knobs among them are not searched.
+        storage: Optuna storage URL; None keeps a database in the run's folder.
+        resume: go on with a run's folder.
+        seed: seed of every random choice.
+        out: the run's folder; None makes ``autotune-runs/<time>-<model>``.
+        force: replace a run that is already in the folder.
+    """
+
+    model: str | None = None
+    dataset: str | None = None
+    dataset_config: str | None = None
+    dataset_train_split: str | None = None
+    dataset_test_split: str | None = None
+    trainer: str = "sft"
+    config: str | None = None
+    space: str | None = None
+    device: str = "auto"
+    memory: str | None = None
+    headroom: str = "5%"
+    objective: str = "throughput"
+    min_retention: str = "99%"
+    effective_batch: int | None = None
+    trials: int = DEFAULT_TRIALS
+    timeout: str | None = None
+    probe_timeout: str = "2m"
+    allow: tuple[str, ...] = ()
+    weights: str = "random"
+    set_options: Mapping[str, Any] = field(default_factory=dict)
+    storage: str | None = None
+    resume: bool = False
+    seed: int = 0
+    out: str | None = None
+    force: bool = False
+
+
+REQUEST_FILE = "request.json"
+#: Fields a resumed run may change; every other one belongs to the study.
+_MAY_CHANGE = ("trials", "timeout", "probe_timeout", "resume", "out", "force")
+
+
+def save_request(request: Request, out_dir: Path) -> None:
+    """Keep a request in its run's folder, so that ``--resume --out`` is enough to go on."""
+    text = json.dumps(dataclasses.asdict(request), indent=1, default=str)
+    (out_dir / REQUEST_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def resumed_request(request: Request, out_dir: Path) -> Request:
+    """Return the request a folder was started with, with the limits of the new one.
+
+    Args:
+        request: what is asked now; fields left at their default are taken from the folder.
+        out_dir: the folder to go on with.
+
+    Raises:
+        BadInput: the folder holds no request, or one that differs in what belongs to the study.
+    """
+    file = out_dir / REQUEST_FILE
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"there is no run to resume at {out_dir}: {error}") from error
+    plain = dataclasses.asdict(Request())
+    changes: dict[str, Any] = {}
+    for name, value in dataclasses.asdict(request).items():
+        before = stored.get(name, plain[name])
+        before = tuple(before) if isinstance(plain[name], tuple) else before
+        asked = value != plain[name]
+        if name in _MAY_CHANGE:
+            changes[name] = value if asked else before
+        elif asked and value != before:
+            raise BadInput(
+                f"the run in {out_dir} was started with {name}={before!r}, not {value!r}.",
+                "Resume it as it was started, or choose another --out.",
+            )
+        else:
+            changes[name] = before
+    return Request(**{**changes, "resume": True, "out": request.out, "force": False})

@@ -1,0 +1,81 @@
+"""What rules and translations look at: the job as resolved, the rows, the machine.
+
+A frozen bundle of values; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from autotune.core.environment import Device
+from autotune.core.job import Job
+from autotune.core.lengths import Lengths
+from autotune.core.packing import pack
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything a rule may ask about.
+
+    Args:
+        job: what was asked, options with TRL's types.
+        defaults: TRL's values for options the user left out.
+        device: where it runs.
+        lengths: token lengths of the prepared rows.
+        positions: longest sequence the model takes; None when unlimited.
+        moe: whether the model routes tokens to experts.
+        versions: installed versions by distribution name.
+    """
+
+    job: Job
+    defaults: Mapping[str, Any]
+    device: Device
+    lengths: Lengths
+    positions: int | None
+    moe: bool
+    versions: Mapping[str, str]
+    _per_row: dict[tuple[int, str], float] = field(default_factory=dict, repr=False)
+
+    def option(self, name: str) -> Any:
+        """Return the user's value of an option, else TRL's default."""
+        return self.job.options.get(name, self.defaults.get(name))
+
+    @property
+    def reference_length(self) -> int:
+        """Length the reference tokens are cut at (DESIGN.md 5.6).
+
+        The user's explicit ``max_length``, else the model's positions, else the longest row.
+        """
+        longest = self.lengths.longest
+        explicit = self.job.options.get("max_length")
+        limits = [n for n in (explicit, self.positions) if n is not None]
+        return min([longest, *limits])
+
+    @property
+    def effective_batch(self) -> float:
+        """Sequences per optimizer update the user asked for."""
+        if self.job.effective_batch_sequences is not None:
+            return float(self.job.effective_batch_sequences)
+        rows = int(self.option("per_device_train_batch_size")) * int(
+            self.option("gradient_accumulation_steps")
+        )
+        if not self.option("packing") or self.option("max_length") is None:
+            return float(rows)
+        strategy, length = str(self.option("packing_strategy")), int(self.option("max_length"))
+        return rows * self.sequences_per_row(length, strategy)
+
+    def sequences_per_row(self, max_length: int, strategy: str) -> float:
+        """Return the documents of an average packed row.
+
+        Args:
+            max_length: tokens of a packed row.
+            strategy: TRL's ``packing_strategy``.
+        """
+        key = (max_length, strategy)
+        if key not in self._per_row:
+            packed = pack(self.lengths.tokens, max_length, strategy)
+            documents = int((self.lengths.tokens > 0).sum())
+            self._per_row[key] = documents / max(1, len(packed))
+        return self._per_row[key]

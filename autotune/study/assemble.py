@@ -1,0 +1,193 @@
+"""Puts everything a run found out into the one result document, and says why the winner won."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from autotune import __version__
+from autotune.core.errors import NothingFits
+from autotune.core.job import Budget
+from autotune.core.memory import Peaks
+from autotune.core.outcome import Outcome
+from autotune.core.result import Ratio, Result, Skipped, TrialRecord
+from autotune.core.units import show_bytes, show_ratio
+from autotune.knobs.facts import Facts
+from autotune.knobs.isolation import overridden
+from autotune.probe.protocol import Prepared
+from autotune.study.choose import ranking, reference
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run knows besides its trials.
+
+    Args:
+        facts: job, rows and machine.
+        prepared: the resolved job.
+        budget: memory the job may use.
+        space: name, hash and sizes of the space.
+        skipped: what was not tried.
+        out_dir: the run's folder.
+        notices: remarks made before the search.
+    """
+
+    facts: Facts
+    prepared: Prepared
+    budget: Budget
+    space: dict[str, Any]
+    skipped: tuple[Skipped, ...]
+    out_dir: str
+    notices: tuple[str, ...]
+
+
+def assemble(
+    run: Run,
+    trials: tuple[TrialRecord, ...],
+    *,
+    speedup: Ratio | None,
+    seconds: float,
+    interrupted: bool,
+) -> Result:
+    """Return the result of a run, finished or not.
+
+    Args:
+        run: what is known besides the trials.
+        trials: every probe so far, in order.
+        speedup: best against reference, once both were measured in turns.
+        seconds: what the search cost so far.
+        interrupted: whether it was stopped early.
+    """
+    against = reference(trials)
+    best, because = _choice(trials, against, speedup, run)
+    return Result(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        autotune_version=__version__,
+        job=run.facts.job,
+        budget=run.budget,
+        device=run.prepared.device,
+        environment=run.prepared.environment,
+        profile=run.prepared.profile,
+        space=run.space,
+        trials=trials,
+        reference=against.candidate.key if against else None,
+        best=best.candidate.key if best else None,
+        chosen_because=because,
+        speedup=speedup,
+        skipped=run.skipped,
+        overrides=overridden(run.facts.job.options),
+        notices=(*_findings(trials, run), *run.notices),
+        search_seconds=seconds,
+        pays_back_seconds=_pays_back(seconds, speedup),
+        out_dir=run.out_dir,
+        interrupted=interrupted,
+    )
+
+
+def _choice(
+    trials: tuple[TrialRecord, ...],
+    against: TrialRecord | None,
+    speedup: Ratio | None,
+    run: Run,
+) -> tuple[TrialRecord | None, str]:
+    objective = run.facts.job.objective
+    order = ranking(trials, objective)
+    if not order or against is None:
+        return None, "nothing that was probed fits the budget"
+    best = order[0]
+    name = "your own config" if against.role == "baseline" else "the fitting config nearest yours"
+    if best.candidate.key == against.candidate.key:
+        return best, f"nothing that was probed beats {name}"
+    if objective == "memory":
+        return best, f"it has the smallest peak of the {len(order)} that fit"
+    if objective == "length":
+        length = best.candidate.get("max_length")
+        return best, f"it trains the longest sequences that fit ({length} tokens)"
+    if speedup is None:
+        return best, f"it has the shortest pass of the {len(order)} that fit (not yet confirmed)"
+    span = f"{speedup.value:.2f}x, 95 % interval {speedup.low:.2f} to {speedup.high:.2f}"
+    if speedup.low <= 1.0:
+        return against, (
+            f"the fastest candidate does not beat {name} by more than the noise ({span}), "
+            f"so {name} is kept"
+        )
+    return best, (
+        f"it has the shortest pass of the {len(order)} that fit and is {span} as fast as {name}, "
+        f"measured in turns {speedup.pairs} times"
+    )
+
+
+def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
+    """Return what a reader must know first."""
+    found: list[str] = []
+    baseline = next((t for t in trials if t.role == "baseline"), None)
+    if baseline is not None and baseline.report.ending.outcome is not Outcome.FITS:
+        ending = baseline.report.ending
+        verb = "does not fit" if ending.outcome.is_memory else "does not train"
+        found.append(f"Your own config {verb}: {ending.reason} (phase {ending.phase.value}).")
+    if run.prepared.device.kind == "cpu":
+        found.append("Measured on a CPU: not a recommendation for a GPU.")
+    job, profile = run.facts.job, run.prepared.profile
+    implicit = "max_length" not in job.options and run.facts.option("max_length")
+    if implicit and run.facts.lengths.longest > int(implicit):
+        cut = run.facts.lengths.rows_cut(int(implicit))
+        kept = run.facts.lengths.retention_ratio(int(implicit))
+        found.append(
+            f"TRL's default max_length of {implicit} would cut {cut} of {profile.rows_used} rows "
+            f"and keep {show_ratio(kept)} of the label tokens; set max_length to decide it."
+        )
+    if job.weights == "random":
+        found.append(
+            "Probes used random weights built from the model's config: same memory and speed."
+        )
+    return found
+
+
+def _pays_back(seconds: float, speedup: Ratio | None) -> float | None:
+    """Return the reference training time after which the search has paid for itself."""
+    if speedup is None or speedup.low <= 1.0:
+        return None
+    return seconds / (1.0 - 1.0 / speedup.value)
+
+
+def require_fit(result: Result) -> None:
+    """Check that something fits.
+
+    Raises:
+        NothingFits: nothing does; names the nearest miss, its phase and what could be tried.
+    """
+    if result.best is not None:
+        return
+    memory = [t for t in result.trials if t.report.ending.outcome.is_memory]
+    limit = result.budget.usable_bytes
+    if not memory:
+        last = result.trials[-1].report if result.trials else None
+        reason = last.ending.reason if last else "nothing was probed"
+        raise NothingFits(f"no candidate could be measured: {reason}.", "See the trials table.")
+    nearest = min(memory, key=lambda t: t.report.needed_bytes or limit)
+    ending = nearest.report.ending
+    batch = nearest.candidate.get("per_device_train_batch_size")
+    length = nearest.candidate.get("max_length")
+    raise NothingFits(
+        f"nothing fits {show_bytes(limit)} ({show_bytes(result.budget.total_bytes)} less "
+        f"{show_ratio(result.budget.headroom_ratio)} headroom): even batch {batch} at {length} "
+        f"tokens needs more, and ended in phase {ending.phase.value}.",
+        "Give it more --memory, a smaller max_length (--set max_length=...), a smaller model, or "
+        "--set dtype=bfloat16 (weights, gradients and optimizer states halve).",
+    )
+
+
+def peaks_line(peaks: Peaks) -> str:
+    """Return the known peaks in words, each with its name."""
+    parts = [
+        f"{name} {show_bytes(value)}"
+        for name, value in (
+            ("allocated", peaks.allocated_bytes),
+            ("reserved", peaks.reserved_bytes),
+            ("process", peaks.process_bytes),
+            ("device used", peaks.device_used_bytes),
+        )
+        if value is not None
+    ]
+    return ", ".join(parts)

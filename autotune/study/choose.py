@@ -1,0 +1,96 @@
+"""Which candidate wins, and what the ratios are made against; pure.
+
+The user's own config is the reference when it fits. When it does not, the reference is the fitting
+candidate with the fewest neutral changes (DESIGN.md 5.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.core.job import Objective
+from autotune.core.outcome import Outcome
+from autotune.core.result import Ratio, TrialRecord
+
+
+def fitting(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials that fit and were timed, confirmations left out."""
+    return [
+        t
+        for t in trials
+        if t.report.ending.outcome is Outcome.FITS
+        and t.estimate is not None
+        and t.role != "confirmation"
+    ]
+
+
+def score(trial: TrialRecord, objective: Objective) -> tuple[float, ...]:
+    """Return what is minimised, ties broken by the next number.
+
+    Args:
+        trial: a fitting trial.
+        objective: ``throughput`` (time per pass over the reference tokens), ``memory`` (peak), or
+            ``length`` (longest sequence first, then time).
+    """
+    assert trial.estimate is not None and trial.report.measurement is not None
+    seconds = trial.estimate.score_seconds
+    peak = float(trial.report.measurement.peaks.deciding_bytes or 0)
+    if objective == "memory":
+        return (peak, seconds)
+    if objective == "length":
+        return (-float(trial.candidate.get("max_length") or 0), seconds)
+    return (seconds, peak)
+
+
+def ranking(trials: Sequence[TrialRecord], objective: Objective) -> list[TrialRecord]:
+    """Return the fitting trials, best first."""
+    return sorted(fitting(trials), key=lambda t: score(t, objective))
+
+
+def reference(trials: Sequence[TrialRecord]) -> TrialRecord | None:
+    """Return the trial ratios are made against; None when nothing fits."""
+    baseline = next((t for t in trials if t.role == "baseline"), None)
+    fits = fitting(trials)
+    if baseline is not None and baseline in fits:
+        return baseline
+    if baseline is None or not fits:
+        return fits[0] if fits else None
+
+    def distance(trial: TrialRecord) -> tuple[bool, int, int]:
+        changes = trial.candidate.differences(baseline.candidate)
+        return (trial.changes != "neutral", len(changes), trial.number)
+
+    return min(fits, key=distance)
+
+
+def paired_ratio(
+    reference_seconds: Sequence[float], candidate_seconds: Sequence[float], key: str
+) -> Ratio:
+    """Return how much faster the candidate is, from measurements taken in turns.
+
+    Args:
+        reference_seconds: score of the reference in every round.
+        candidate_seconds: score of the candidate in the same rounds.
+        key: the reference's key.
+
+    The interval is Student's t on the logarithms of the paired ratios, 95 %, two-sided.
+    """
+    logs = np.log(np.asarray(reference_seconds) / np.asarray(candidate_seconds))
+    middle = float(logs.mean())
+    count = len(logs)
+    half = _T_95[min(count, len(_T_95)) - 1] * float(logs.std(ddof=1)) / np.sqrt(count) if (
+        count > 1
+    ) else float("inf")
+    return Ratio(
+        reference=key,
+        value=float(np.exp(np.median(logs))),
+        low=float(np.exp(middle - half)),
+        high=float(np.exp(min(middle + half, 700.0))),
+        pairs=count,
+    )
+
+
+#: Two-sided 95 % quantile of Student's t for 1, 2, 3, ... samples (n - 1 degrees of freedom).
+_T_95 = (np.inf, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)

@@ -1,0 +1,83 @@
+"""What a measurement means for the whole data set: the number candidates are compared by."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.core.candidate import Candidate
+from autotune.core.measurement import Measurement
+from autotune.core.result import Estimate
+from autotune.core.shapes import Shapes, shapes_of_pass
+from autotune.core.time_model import fit
+from autotune.knobs.facts import Facts
+from autotune.knobs.rules import retention
+from autotune.knobs.translate import Settings
+
+
+def estimate(
+    candidate: Candidate, settings: Settings, measurement: Measurement, facts: Facts
+) -> Estimate | None:
+    """Return the expected cost of one pass over the data, or None when nothing was timed.
+
+    Micro-step time as a function of shape is fitted to the timed steps and summed over the shapes
+    the sampler yields on the whole data set; the optimizer's median time is added per update.
+
+    Args:
+        candidate: what was measured.
+        settings: what it means to TRL.
+        measurement: its timed steps.
+        facts: job, rows and machine.
+    """
+    steps = measurement.timed_steps
+    if not steps:
+        return None
+    shapes = pass_shapes(candidate, settings, facts)
+    model = fit(
+        np.asarray([s.seconds for s in steps]),
+        np.asarray([s.padded_tokens for s in steps], dtype=np.float64),
+        np.asarray([s.width for s in steps], dtype=np.float64),
+    )
+    updates = math.ceil(len(shapes) / settings.accumulation)
+    micro = model.seconds(
+        shapes.padded_tokens.astype(np.float64), shapes.width.astype(np.float64)
+    ).sum()
+    seconds = float(micro) + updates * float(np.median(measurement.optimizer_seconds))
+    kept = retention(candidate, facts)
+    useful, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
+    labels = kept * facts.lengths.labels_kept(facts.reference_length)
+    total = int(facts.lengths.tokens.sum())
+    dropped = 1.0 - useful / total if total else 0.0
+    length = candidate.get("max_length")
+    return Estimate(
+        pass_seconds=seconds,
+        score_seconds=seconds / max(kept, 1e-9),
+        retention_ratio=kept,
+        useful_tokens_per_s=useful / seconds,
+        padded_tokens_per_s=padded / seconds,
+        label_tokens_per_s=labels / seconds,
+        padding_ratio=shapes.padding_ratio,
+        sequences_per_update=settings.sequences_per_update,
+        updates_per_pass=updates,
+        rows_cut=facts.lengths.rows_cut(int(length)) if length is not None else 0,
+        tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
+        spread_ratio=model.spread_ratio,
+    )
+
+
+def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shapes:
+    """Return the micro-batches one pass over the data set has under a candidate."""
+    length = candidate.get("max_length")
+    multiple = candidate.get("pad_to_multiple_of")
+    return shapes_of_pass(
+        facts.lengths,
+        batch=int(candidate.get("per_device_train_batch_size") or 1),
+        max_length=None if length is None else int(length),
+        packing=str(candidate.get("packing", "none")),
+        padding_free=bool(candidate.get("padding_free", False)),
+        pad_to_multiple_of=None if multiple is None else int(multiple),
+        group_by_length=facts.option("train_sampling_strategy") == "group_by_length",
+        accumulation=settings.accumulation,
+        seed=facts.job.seed,
+    )

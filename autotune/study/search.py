@@ -1,0 +1,282 @@
+"""The search: baseline, first candidates, then what the sampler proposes; then the confirmation.
+
+Reads as the order of events. What to try is in strategy.py and suggest.py, what an ending means in
+objective.py and choose.py, what is kept in storage.py.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from autotune.core.candidate import Candidate
+from autotune.core.errors import EnvironmentUnable
+from autotune.core.job import Budget, Objective
+from autotune.core.measurement import ProbeReport
+from autotune.core.outcome import Outcome
+from autotune.core.result import Ratio, TrialRecord
+from autotune.knobs.catalog import user_candidate
+from autotune.knobs.changes import change_class
+from autotune.knobs.facts import Facts
+from autotune.knobs.translate import canonical, settings
+from autotune.probe.protocol import ProbeSpec
+from autotune.probe.runner import Prober
+from autotune.spaces.enumerate import Enumerated
+from autotune.study.choose import paired_ratio, ranking, reference, score
+from autotune.study.objective import estimate
+from autotune.study.plan import probe_spec
+from autotune.study.storage import Store
+from autotune.study.strategy import cheapest, first_candidates
+from autotune.study.suggest import Seen, propose
+
+#: As many probes may die of one cause that is not memory before the search stops (DESIGN.md 5.12).
+SAME_CAUSE_LIMIT = 3
+#: Rounds in which the reference and the winner are measured in turns.
+CONFIRMATION_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop.
+
+    Args:
+        trials: probes of the search, the baseline included.
+        search_s: seconds the search may take; None without a bound.
+        probe_s: seconds one probe may take.
+    """
+
+    trials: int
+    search_s: float | None
+    probe_s: float
+
+
+class Observer(Protocol):
+    """Whoever watches a search: the live table, the files, a test."""
+
+    def started(self, candidate: Candidate, role: str) -> None:
+        """A probe starts."""
+
+    def tick(self, seconds: float) -> None:
+        """A probe has been running this long."""
+
+    def finished(self, record: TrialRecord) -> None:
+        """A probe ended and is on disk."""
+
+
+@dataclass
+class Search:
+    """One search over an enumerated space.
+
+    Args:
+        facts: job, rows and machine.
+        space: the candidates.
+        model_dir: local directory probes build the model from.
+        rows_dir: folder of the prepared rows.
+        budget: memory the job may use.
+        prober: measures.
+        store: keeps.
+        limits: when to stop.
+        observer: watches.
+    """
+
+    facts: Facts
+    space: Enumerated
+    model_dir: str
+    rows_dir: str
+    budget: Budget
+    prober: Prober
+    store: Store
+    limits: Limits
+    observer: Observer
+    trials: list[TrialRecord] = field(default_factory=list)
+    speedup: Ratio | None = None
+    _start: float = field(default_factory=time.monotonic)
+
+    @property
+    def objective(self) -> Objective:
+        """What is minimised."""
+        return self.facts.job.objective
+
+    def run(self) -> None:
+        """Search until the limits are reached or everything was probed; fills ``trials``.
+
+        Raises:
+            EnvironmentUnable: the first probes all died of one cause that is not memory.
+        """
+        self.trials.extend(self.store.records())
+        queue = [self._candidate_of(params) for params in self.store.reap()]
+        own = canonical(user_candidate(self.facts), self.facts)
+        if not any(t.role == "baseline" for t in self.trials):
+            self._probe(own, "baseline")
+        if not self._fits(own):
+            least = cheapest(self.space.candidates)
+            if least is not None and least.key not in self._visited():
+                self._probe(least, "search")
+                if self._does_not_fit(least) and self._does_not_fit(own):
+                    return  # nothing can be expected to fit: say so instead of trying the rest
+        queue += first_candidates(self.space.candidates, own, self.facts)
+        while self._may_go_on():
+            visited = self._visited()
+            queue = [c for c in queue if c.key not in visited]
+            candidate = queue.pop(0) if queue else self._proposal(visited)
+            if candidate is None:
+                break
+            self._probe(candidate, "search")
+        self.confirm()
+
+    def confirm(self) -> None:
+        """Measure the best candidate and the reference in turns and set ``speedup``."""
+        order = ranking(self.trials, self.objective)
+        against = reference(self.trials)
+        if not order or against is None or order[0].candidate.key == against.candidate.key:
+            return
+        best = order[0]
+        rounds: list[tuple[float, float]] = []
+        for _ in range(CONFIRMATION_ROUNDS):
+            pair = [self._probe(c.candidate, "confirmation") for c in (against, best)]
+            if any(t.estimate is None for t in pair):
+                continue
+            rounds.append((_seconds(pair[0]), _seconds(pair[1])))
+        if len(rounds) >= 2:
+            self.speedup = paired_ratio(
+                [r[0] for r in rounds], [r[1] for r in rounds], against.candidate.key
+            )
+
+    def _probe(self, candidate: Candidate, role: str) -> TrialRecord:
+        translated = settings(candidate, self.facts)
+        spec = probe_spec(
+            candidate, translated, self.facts, self.model_dir, self.rows_dir, self.budget
+        )
+        number = self.trials[-1].number + 1 if self.trials else 0
+        stored = None
+        if role == "search":
+            params = {n: self._searched(candidate, n) for n in self.space.choices}
+            stored = self.store.begin(params, self.space.choices, candidate.key)
+        self.observer.started(candidate, role)
+        try:
+            report = self._measure(spec, f"{number:04d}")
+        except BaseException:
+            self.store.abandon(stored)
+            raise
+        measured = report.measurement
+        fits = report.ending.outcome is Outcome.FITS and measured is not None
+        record = TrialRecord(
+            number=number,
+            candidate=candidate,
+            options=translated.options,
+            env=translated.env,
+            pretruncate_tokens=translated.pretruncate_tokens,
+            changes=change_class(candidate, self.facts),
+            role=role,  # type: ignore[arg-type]
+            report=report,
+            estimate=(
+                estimate(candidate, translated, measured, self.facts)
+                if fits and measured is not None
+                else None
+            ),
+        )
+        self.trials.append(record)
+        self.store.finish(stored, record, *self._verdict(record))
+        self.observer.finished(record)
+        self._stop_at_one_cause()
+        return record
+
+    def _measure(self, spec: ProbeSpec, name: str) -> ProbeReport:
+        deadline = self.limits.probe_s
+        return self.prober.probe(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
+
+    def _verdict(self, record: TrialRecord) -> tuple[float | None, float | None]:
+        """Return the objective and the violation Optuna is told; None fails the trial."""
+        violation = self._violation(record)
+        if record.estimate is not None:
+            return score(record, self.objective)[0], violation
+        if record.report.ending.outcome.is_memory:
+            return self._worst(), violation
+        return None, None
+
+    def _violation(self, record: TrialRecord) -> float:
+        limit = self.budget.usable_bytes
+        measured = record.report.measurement
+        if record.report.ending.outcome.is_memory:
+            return max(0.01, (record.report.needed_bytes or limit) / limit - 1.0)
+        peak = measured.peaks.deciding_bytes if measured is not None else None
+        # It ran under the cap, so it fits: a resident peak a little above stays at the border.
+        return min(0.0, (peak or limit) / limit - 1.0)
+
+    def _worst(self) -> float:
+        known = [score(t, self.objective)[0] for t in self.trials if t.estimate is not None]
+        return max(known, default=1e9)
+
+    def _proposal(self, visited: set[str]) -> Candidate | None:
+        seen = []
+        for t in self.trials:
+            value, violation = self._verdict(t)
+            if t.role == "search" and value is not None and violation is not None:
+                params = {n: self._searched(t.candidate, n) for n in self.space.choices}
+                seen.append(Seen(params, value, violation))
+        return propose(
+            self.space.choices,
+            self.space.candidates,
+            seen,
+            visited,
+            self.facts,
+            self.facts.job.seed + len(self.trials),
+        )
+
+    def _searched(self, candidate: Candidate, name: str) -> str | int | float | bool | None:
+        """Return the choice of a searched knob; absent or off-list ones take a listed value."""
+        values = self.space.choices[name]
+        value = candidate.get(name)
+        if any(value == v and type(value) is type(v) for v in values):
+            return value
+        if type(value) is int:
+            numbers = [v for v in values if type(v) is int]
+            larger = [v for v in numbers if v >= value]
+            if numbers:
+                return min(larger) if larger else max(numbers)
+        return values[0]
+
+    def _candidate_of(self, params: dict[str, str | int | float | bool | None]) -> Candidate:
+        own = user_candidate(self.facts)
+        return canonical(own.with_knobs(**params), self.facts)
+
+    def _visited(self) -> set[str]:
+        return {t.candidate.key for t in self.trials}
+
+    def _fits(self, candidate: Candidate) -> bool:
+        return any(
+            t.candidate.key == candidate.key and t.estimate is not None for t in self.trials
+        )
+
+    def _does_not_fit(self, candidate: Candidate) -> bool:
+        return any(
+            t.candidate.key == candidate.key and t.report.ending.outcome.is_memory
+            for t in self.trials
+        )
+
+    def _may_go_on(self) -> bool:
+        if sum(t.role != "confirmation" for t in self.trials) >= self.limits.trials:
+            return False
+        passed = time.monotonic() - self._start
+        return self.limits.search_s is None or passed < self.limits.search_s
+
+    def _stop_at_one_cause(self) -> None:
+        """Stop when nothing ever fitted and the last probes all died of one non-memory cause."""
+        ends = [t.report.ending for t in self.trials]
+        last = ends[-SAME_CAUSE_LIMIT:]
+        if len(last) < SAME_CAUSE_LIMIT or any(e.outcome is Outcome.FITS for e in ends):
+            return
+        if any(e.outcome.is_memory for e in last) or len({e.reason for e in last}) > 1:
+            return
+        tail = " / ".join(last[-1].detail.strip().splitlines()[-2:])
+        raise EnvironmentUnable(
+            f"the first {len(last)} probes all ended the same way: {last[-1].reason}.",
+            f"{tail} The whole log is {self.trials[-1].report.log_file}.",
+        )
+
+
+def _seconds(trial: TrialRecord) -> float:
+    assert trial.estimate is not None
+    return trial.estimate.score_seconds
+

@@ -1,0 +1,192 @@
+"""Keeps the search on disk: every finished measurement as a file, and the Optuna study beside it.
+
+A measurement is written before Optuna hears of it, so that nothing finished is ever lost. The
+choices of a study are frozen when it is created; a resumed search must have the same ones.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from autotune.core.candidate import Value
+from autotune.core.errors import BadInput, ToolFailure
+from autotune.core.result import TrialRecord
+from autotune.probe.protocol import write_document
+
+STUDY_NAME = "autotune"
+_ATTEMPTS_S = 20.0
+
+
+class Store:
+    """The folder of one search; held by one process at a time."""
+
+    def __init__(self, out_dir: Path, storage: str | None, choices: Mapping[str, Any]) -> None:
+        """Open or create the study.
+
+        Args:
+            out_dir: the run's folder.
+            storage: Optuna storage URL; None keeps ``study.db`` in the folder.
+            choices: everything that must not change between resumed runs; JSON values.
+
+        Raises:
+            BadInput: the study was made with other choices, or another process holds it.
+            ToolFailure: the database cannot be opened.
+        """
+        import optuna
+        from sqlalchemy.exc import SQLAlchemyError
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._optuna = optuna
+        self._database_errors = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
+        self._dir = out_dir / "trials"
+        self._dir.mkdir(parents=True, exist_ok=True)
+        self._lock = _hold(out_dir)
+        url = storage or f"sqlite:///{(out_dir / 'study.db').resolve()}"
+        try:
+            self._study = optuna.create_study(
+                study_name=STUDY_NAME,
+                storage=optuna.storages.RDBStorage(
+                    url, engine_kwargs=_engine_options(url), skip_compatibility_check=False
+                ),
+                direction="minimize",
+                load_if_exists=True,
+            )
+            frozen = json.dumps(choices, sort_keys=True)
+            before = self._study.user_attrs.get("choices")
+            if before is None:
+                self._study.set_user_attr("choices", frozen)
+        except self._database_errors as error:
+            raise self._database_failed(error) from error
+        if before is not None and before != frozen:
+            raise BadInput(
+                f"the search in {out_dir} was started with another space or job.",
+                "Resume it with the options it was started with, or choose another --out.",
+            )
+
+    def _database_failed(self, error: Exception) -> ToolFailure:
+        first = str(error).strip().splitlines()[0]
+        return ToolFailure(
+            f"the study database cannot be used: {first}",
+            "Finished measurements are in the trials folder; run again with --resume.",
+        )
+
+    def records(self) -> list[TrialRecord]:
+        """Return the finished trials, in order."""
+        files = sorted(self._dir.glob("[0-9]*.json"))
+        return [TrialRecord.model_validate_json(f.read_bytes()) for f in files]
+
+    def reap(self) -> list[dict[str, Value]]:
+        """Fail trials a dead process left running and return their parameters, once each."""
+        states = self._optuna.trial.TrialState
+        again: list[dict[str, Value]] = []
+        try:
+            for trial in self._study.get_trials(deepcopy=False, states=(states.RUNNING,)):
+                if _alive(trial.user_attrs.get("owner")):
+                    continue
+                self._study.tell(trial.number, state=states.FAIL)
+                if not trial.user_attrs.get("requeued"):
+                    again.append(dict(trial.params))
+        except self._database_errors as error:
+            raise self._database_failed(error) from error
+        return again
+
+    def begin(
+        self, params: Mapping[str, Value], choices: Mapping[str, tuple[Value, ...]], key: str
+    ) -> int:
+        """Open a trial and return its number.
+
+        Args:
+            params: choice of every searched knob.
+            choices: the values each may have.
+            key: the candidate's key.
+        """
+        distributions = {
+            n: self._optuna.distributions.CategoricalDistribution(v) for n, v in choices.items()
+        }
+        try:
+            self._study.enqueue_trial(dict(params), user_attrs={"key": key, "owner": _owner()})
+            return int(self._study.ask(distributions).number)
+        except self._database_errors as error:
+            raise self._database_failed(error) from error
+
+    def finish(
+        self, number: int | None, record: TrialRecord, value: float | None, violation: float | None
+    ) -> None:
+        """Put a finished trial on disk, then tell Optuna.
+
+        Args:
+            number: the open trial's number; None for trials outside the searched space.
+            record: what was measured.
+            value: the objective; None when there is none (the trial fails).
+            violation: ``peak / limit - 1``; above zero means it does not fit.
+        """
+        write_document(self._dir / f"{record.number:04d}.json", record)
+        if number is None:
+            return
+        states = self._optuna.trial.TrialState
+        try:
+            trial = self._optuna.trial.Trial(
+                self._study, self._study._storage.get_trial_id_from_study_id_trial_number(
+                    self._study._study_id, number
+                )
+            )
+            trial.set_user_attr("outcome", record.report.ending.outcome.value)
+            trial.set_user_attr("violation", violation)
+            if value is None:
+                self._study.tell(number, state=states.FAIL)
+            else:
+                self._study.tell(number, values=value)
+        except self._database_errors as error:
+            raise self._database_failed(error) from error
+
+    def abandon(self, number: int | None) -> None:
+        """Fail an open trial that was interrupted."""
+        if number is not None:
+            self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
+
+    def close(self) -> None:
+        """Let another process hold the folder."""
+        self._lock.close()
+
+
+def _engine_options(url: str) -> dict[str, Any]:
+    """Have SQLite wait for a locked database instead of failing at once."""
+    return {"connect_args": {"timeout": _ATTEMPTS_S}} if url.startswith("sqlite") else {}
+
+
+def _hold(out_dir: Path) -> IO[str]:
+    lock = (out_dir / ".lock").open("a", encoding="ascii")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise BadInput(
+            f"another autotune is working in {out_dir}.", "Wait for it, or choose another --out."
+        ) from error
+    return lock
+
+
+def _owner() -> dict[str, Any]:
+    process = psutil.Process()
+    return {"host": socket.gethostname(), "pid": process.pid, "started": process.create_time()}
+
+
+def _alive(owner: dict[str, Any] | None) -> bool:
+    """Whether the process that opened a trial still lives, other than this one."""
+    if not owner:
+        return False
+    if owner["host"] != socket.gethostname():
+        return True  # another machine's business
+    if owner["pid"] == os.getpid():
+        return False
+    try:
+        return abs(psutil.Process(owner["pid"]).create_time() - float(owner["started"])) < 1.0
+    except psutil.NoSuchProcess:
+        return False
