@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from autotune.core.about import __version__
+
 if TYPE_CHECKING:
     from autotune.api import tune
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "tune"]
 
 

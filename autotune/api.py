@@ -291,7 +291,8 @@ def _budget(memory: int | None, headroom: float, prepared: Prepared) -> Budget:
     device = prepared.device
     if memory is not None and memory > device.total_bytes:
         raise BadInput(
-            f"--memory is {show_bytes(memory)}, {device.name} has {show_bytes(device.total_bytes)}.",
+            f"--memory is {show_bytes(memory)}, {device.name} has "
+            f"{show_bytes(device.total_bytes)}.",
             "Give what this job may use of the device.",
         )
     return Budget(

@@ -51,7 +51,7 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except Exception as error:  # outermost frame of the command line
+    except Exception as error:  # noqa: BLE001  (outermost frame of the command line)
         code = _usage_or_failure(error)
     sys.exit(code)
 

@@ -173,7 +173,7 @@ def trials_table(trials: list[TrialRecord], width: int) -> Table:
         name = describe(trial.candidate, accumulation_of(trial))
         if _ROLE[trial.role]:
             name = f"{name} ({_ROLE[trial.role]})"
-        cells = [
+        cells: list[str | Text] = [
             str(trial.number),
             Text(name),
             Text(ending.outcome.value, style=_STYLE.get(ending.outcome, "red")),

@@ -45,6 +45,4 @@ class Candidate(Frozen):
     def differences(self, other: Candidate) -> Mapping[str, tuple[Any, Any]]:
         """Return (mine, theirs) for every knob on which the two differ."""
         names = sorted({*self.knobs, *other.knobs})
-        return {
-            n: (self.get(n), other.get(n)) for n in names if self.get(n) != other.get(n)
-        }
+        return {n: (self.get(n), other.get(n)) for n in names if self.get(n) != other.get(n)}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 QUANTILES = {"0.5": 0.5, "0.9": 0.9, "0.95": 0.95, "0.99": 0.99, "1.0": 1.0}
 #: At most this many lengths are proposed: each multiplies the search.
 MOST_CHOICES = 5
+#: A choice this near to the next larger one would only measure it twice.
+_APART = 0.97
 
 _REQUIRED = ("tokens", "labels", "label_positions")
 _OPTIONAL = ("first_labels", "real", "chosen", "rejected")
@@ -78,7 +81,7 @@ class Lengths:
                     if name in archive.files
                 }
             return cls(**arrays)
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:
             raise ToolFailure(f"{path} holds no row lengths: {error}") from error
 
     def __len__(self) -> int:
@@ -181,13 +184,13 @@ class Lengths:
         The shortest keeps just ``min_retention_ratio`` of the reference's label tokens, the longest
         cuts nothing the limits let through; between them lie lengths that halve the loss, and a
         tenth of it. Values are multiples of 8, 64 or 128 (tensor core tiles) by how long rows are,
-        except where a limit itself is not.
+        except where a limit itself is not; of two within 3 % the larger stands for both.
 
         Args:
             positions: longest sequence the model takes in tokens, None when it has no limit.
             min_retention_ratio: least share of the reference's label tokens to keep, 0..1.
             explicit: the user's own ``max_length``, which is the reference and never exceeded;
-                it is always among the choices.
+                it, or the positions where they are lower, is among the choices.
         """
         limits = [limit for limit in (positions, explicit) if limit is not None]
         limit = min(limits) if limits else None
@@ -205,4 +208,8 @@ class Lengths:
             exact = max(min(enough, reference), 1) if goal < 1.0 else reference
             rounded = -(-exact // step) * step
             found.add(rounded if limit is None else min(rounded, limit))
-        return sorted(found)[-MOST_CHOICES:]
+        kept: list[int] = []
+        for choice in sorted(found, reverse=True):
+            if not kept or choice <= _APART * kept[-1]:
+                kept.append(choice)
+        return kept[MOST_CHOICES - 1 :: -1]

@@ -5,9 +5,13 @@ Lengths themselves are too many for a document; they lie beside it as ``lengths.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from autotune.core.job import Frozen
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class Notice(Frozen):
@@ -16,6 +20,33 @@ class Notice(Frozen):
     code: str
     message: str
     count: int | None = None
+
+
+class LengthHistogram(Frozen):
+    """Count rows by length, small enough for a document.
+
+    Args:
+        edges: token lengths between the bins, ascending, one more than there are bins; a bin
+            holds its lower edge and not its upper one.
+        rows: rows in each bin.
+    """
+
+    edges: tuple[int, ...]
+    rows: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tokens: NDArray[np.int64], bins: int = 60) -> LengthHistogram:
+        """Count lengths into bins of about equal width that end with the longest row.
+
+        Args:
+            tokens: int64[n], tokens of every row, n at least 1.
+            bins: most bins; fewer when there are fewer different lengths.
+        """
+        import numpy as np
+
+        edges = np.unique(np.linspace(0, int(tokens.max()) + 1, bins + 1).round().astype(np.int64))
+        counts, _ = np.histogram(tokens, bins=edges)
+        return cls(edges=tuple(int(e) for e in edges), rows=tuple(int(c) for c in counts))
 
 
 class DatasetProfile(Frozen):
@@ -37,6 +68,7 @@ class DatasetProfile(Frozen):
         rows_dir: folder of the prepared rows (Arrow; columns ``input_ids`` and ``labels``).
         converted_file: Parquet file of the rows in a layout TRL reads, when they were converted.
         fingerprint: hash of rows, tokenizer and template; equal means the same tokens.
+        length_histogram: rows by token length, uncut; None in documents of older versions.
     """
 
     schema_version: Literal[1] = 1
@@ -55,3 +87,4 @@ class DatasetProfile(Frozen):
     rows_dir: str
     converted_file: str | None
     fingerprint: str
+    length_histogram: LengthHistogram | None = None

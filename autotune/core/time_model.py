@@ -36,7 +36,8 @@ class TimeModel:
             padded_tokens: float64[m], computed positions of each micro-step.
             width: float64[m], columns of each input tensor.
         """
-        return _features(padded_tokens, width) @ np.asarray(self.coefficients)
+        modelled: FloatArray = _features(padded_tokens, width) @ np.asarray(self.coefficients)
+        return modelled
 
 
 def fit(seconds: FloatArray, padded_tokens: FloatArray, width: FloatArray) -> TimeModel:
@@ -55,7 +56,9 @@ def fit(seconds: FloatArray, padded_tokens: FloatArray, width: FloatArray) -> Ti
     calm = ratio <= np.median(ratio) + max(5.0 * float(deviation), 0.05)
     final = _nonnegative((features / seconds[:, None])[calm]) if calm.sum() >= 3 else first
     residual = np.abs(seconds / np.maximum(features @ final, 1e-12) - 1.0)
-    return TimeModel((float(final[0]), float(final[1]), float(final[2])), float(np.median(residual)))
+    return TimeModel(
+        (float(final[0]), float(final[1]), float(final[2])), float(np.median(residual))
+    )
 
 
 def _features(padded_tokens: FloatArray, width: FloatArray) -> FloatArray:

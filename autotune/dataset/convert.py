@@ -85,6 +85,24 @@ def conversation_preference(row: Row, index: int, reading: Reading) -> Row:
     }
 
 
+def copied_prompt(row: Row, index: int, reading: Reading) -> Row:
+    """Read a text prompt beside chosen and rejected messages, which may repeat it, as messages."""
+    chosen = _messages(row, "chosen", index, reading)
+    rejected = _messages(row, "rejected", index, reading)
+    if chosen[0]["role"] == rejected[0]["role"] == "assistant":
+        prompt: Messages = [{"role": "user", "content": row["prompt"]}]
+        return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+    same = 0
+    while same < min(len(chosen), len(rejected)) - 1 and chosen[same] == rejected[same]:
+        same += 1
+    if same == 0:
+        raise BadInput(
+            f"row {index + 1}: chosen begins with {chosen[0]['role']!r} and rejected with "
+            f"{rejected[0]['role']!r}, expected the same prompt messages, or answers alone."
+        )
+    return {"prompt": chosen[:same], "chosen": chosen[same:], "rejected": rejected[same:]}
+
+
 def labelled(row: Row, index: int, reading: Reading) -> Row:
     """Read prompt, completion and label, each side text or messages."""
     return {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ def first_fault(path: Path) -> str | None:
         return _fault_of_lines(path)
     except UnicodeDecodeError as error:
         return f"is not UTF-8 text ({error.reason} at byte {error.start})"
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        return f"is damaged: {error}"
 
 
 @contextmanager

@@ -113,12 +113,20 @@ LAYOUTS: tuple[Layout, ...] = (
         sides=("prompt", "chosen", "rejected"),
     ),
     Layout(
+        name="preference with copied prompt",
+        needs={"prompt": _TEXT, "chosen": _CHAT, "rejected": _CHAT},
+        trainers=PAIRED,
+        read=convert.copied_prompt,
+        converted="prompt text, chosen and rejected conversations to messages, prompt apart",
+        chat_only=True,
+    ),
+    Layout(
         name="preference with implicit prompt",
         needs={"chosen": _SIDE, "rejected": _SIDE},
         trainers=PAIRED,
         read=convert.sides("chosen", "rejected"),
         sides=("chosen", "rejected"),
-        unlike=("prompt",),
+        unlike=("prompt", "conversations"),
     ),
     Layout(
         name="rated completion",

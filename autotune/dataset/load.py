@@ -6,20 +6,19 @@ ends in one sentence that says what was found and what to do.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.core.errors import BadInput, nearest
 from autotune.core.job import DatasetSource
+from autotune.dataset.hub import load_hub
 from autotune.dataset.json_lines import first_fault
+from autotune.dataset.splits import first_line, pick
 
 if TYPE_CHECKING:
-    from datasets import Dataset, DatasetDict
+    from datasets import Dataset
 
 #: Builder of the data set library for every file ending it can read.
 BUILDERS = {
@@ -34,7 +33,7 @@ BUILDERS = {
 }
 _BUILDER_NAMES = frozenset(BUILDERS.values())
 _HUB_ID = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
-_HUB_TIMEOUT_S = 10.0
+_UNREADABLE = (OSError, EOFError, ValueError, TypeError, StopIteration, zlib.error)
 
 
 def load_rows(source: DatasetSource, split: str, *, cache_dir: Path) -> Dataset:
@@ -92,7 +91,7 @@ def _load_one(text: str, config: str | None, split: str, cache_dir: Path) -> Dat
         raise BadInput(f"data set {path} cannot be read: permission denied.") from error
     if _looks_local(text):
         raise BadInput(f"data set {text} does not exist{_neighbour(path)}.")
-    return _load_hub(text, config, split)
+    return load_hub(text, config, split)
 
 
 def _looks_local(text: str) -> bool:
@@ -135,10 +134,10 @@ def _load_folder(folder: Path, split: str, cache_dir: Path) -> Dataset:
         try:
             loaded = datasets.load_from_disk(str(folder))
         except (OSError, ValueError, KeyError) as error:
-            raise BadInput(f"data set {folder} cannot be read: {_first_line(error)}") from error
+            raise BadInput(f"data set {folder} cannot be read: {first_line(error)}") from error
         if isinstance(loaded, datasets.Dataset):
             loaded = datasets.DatasetDict({"train": loaded})
-        return _pick(loaded, split, str(folder))
+        return pick(loaded, split, str(folder))
     files = [p for p in sorted(folder.rglob("*")) if p.is_file() and _builder_of(p) is not None]
     if not files:
         raise BadInput(
@@ -171,17 +170,11 @@ def _load_files(
         options["sep"] = "\t"
     try:
         loaded = datasets.load_dataset(builder, cache_dir=str(cache_dir), **options)
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        StopIteration,
-        datasets.exceptions.DatasetsError,
-    ) as error:
-        if all(_is_blank(file) for file in files):
+    except (*_UNREADABLE, datasets.exceptions.DatasetsError) as error:
+        if "no data" in str(error) or all(_is_blank(file) for file in files):
             raise BadInput(f"data set {shown} holds no rows.") from error
         raise BadInput(_why_unreadable(files, error)) from error
-    return _pick(loaded, split, shown)
+    return pick(loaded, split, shown)
 
 
 def _is_blank(file: Path) -> bool:
@@ -196,102 +189,7 @@ def _why_unreadable(files: list[Path], error: BaseException) -> str:
             if fault is not None:
                 return f"data set {file} {fault}."
     cause = error.__cause__ or error
-    return f"data set {', '.join(map(str, files[:3]))} cannot be read: {_first_line(cause)}"
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
-
-
-def _pick(loaded: DatasetDict, split: str, shown: str) -> Dataset:
-    """Return the rows of a split expression such as ``train``, ``train[:10%]`` or ``a+b``."""
-    import datasets
-
-    parts = []
-    for part in split.split("+"):
-        name, _, cut = part.strip().partition("[")
-        _check_split(name, list(loaded), shown)
-        rows = loaded[name]
-        if cut:
-            try:
-                wanted = datasets.ReadInstruction.from_spec(f"{name}[{cut}")
-                (absolute,) = wanted.to_absolute({name: len(rows)})
-            except (ValueError, AssertionError) as error:
-                raise BadInput(f"split {split!r} is not understood: {error}") from error
-            rows = rows.select(range(absolute.from_ or 0, absolute.to or len(rows)))
-        parts.append(rows)
-    return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
-
-
-def _check_split(name: str, found: list[str], shown: str) -> None:
-    if name not in found:
-        raise BadInput(
-            f"data set {shown} has no split {name!r}; it has {', '.join(map(repr, found))}"
-            f"{nearest(name, found)}.",
-            "Choose one with --dataset-train-split or --dataset-test-split.",
-        )
-
-
-def _load_hub(name: str, config: str | None, split: str) -> Dataset:
-    """Load a hub data set, or the copy the hub cache has of it when there is no network."""
-    import datasets
-    import huggingface_hub
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
-
-    reached = True
-    unreachable: tuple[type[Exception], ...] = (
-        OfflineModeIsEnabled,
-        OSError,
-        *_transport_errors(),
-    )
-    try:
-        huggingface_hub.HfApi().dataset_info(name, timeout=_HUB_TIMEOUT_S)
-    except (HfHubHTTPError, HFValidationError) as error:
-        raise BadInput(
-            f"data set {name!r} is neither a local path nor a data set on the hub: "
-            f"{_first_line(error)}"
-        ) from error
-    except unreachable:
-        reached = False
-    try:
-        with nullcontext() if reached else _offline():
-            loaded = datasets.load_dataset(name, config)
-    except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
-        if reached:
-            raise BadInput(f"data set {name!r} cannot be loaded: {_first_line(error)}") from error
-        raise BadInput(
-            f"data set {name!r} is not a local path, is not in the hub cache, "
-            "and the hub cannot be reached from here.",
-            "Give a local file, or a folder written by Dataset.save_to_disk.",
-        ) from error
-    return _pick(loaded, split, name)
-
-
-def _transport_errors() -> tuple[type[Exception], ...]:
-    """Return the base error of every HTTP library huggingface_hub may be built on."""
-    found: list[type[Exception]] = []
-    for module in ("httpx2", "httpx"):
-        if importlib.util.find_spec(module) is not None:
-            found.append(importlib.import_module(module).HTTPError)
-    return tuple(found)
-
-
-@contextmanager
-def _offline() -> Iterator[None]:
-    """Keep the hub libraries from asking the network, which costs them 20 s of retries."""
-    import datasets.config
-    import huggingface_hub.constants
-
-    homes: list[Any] = [huggingface_hub.constants, datasets.config]
-    before = [home.HF_HUB_OFFLINE for home in homes]
-    try:
-        for home in homes:
-            home.HF_HUB_OFFLINE = True
-        yield
-    finally:
-        for home, value in zip(homes, before, strict=True):
-            home.HF_HUB_OFFLINE = value
+    return f"data set {', '.join(map(str, files[:3]))} cannot be read: {first_line(cause)}"
 
 
 def _block_paths(block: dict[str, Any]) -> list[str]:
@@ -330,7 +228,7 @@ def _load_blocks(source: DatasetSource, split: str, cache_dir: Path) -> Dataset:
         return datasets.concatenate_datasets(parts)
     except (ValueError, TypeError) as error:
         raise BadInput(
-            f"the entries of the datasets: block have different columns: {_first_line(error)}",
+            f"the entries of the datasets: block have different columns: {first_line(error)}",
             "Select the same columns: in each entry.",
         ) from error
 

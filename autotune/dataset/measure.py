@@ -64,6 +64,8 @@ def measure(rows: Dataset, *, vocabulary: int | None) -> Lengths:
             values, label_lengths = _flat(table["labels"], start)
             _check_same_length(lengths, label_lengths, start)
             marks = values != IGNORED
+            if vocabulary is not None:
+                _check_labels(values, lengths, start, vocabulary)
         counts, first, at = _labels(lengths, marks)
         labels.add(counts)
         firsts.add(first)
@@ -132,24 +134,33 @@ def real_tokens(rows: Dataset, *, pad_id: int, pad_is_eos: bool) -> IntArray | N
         pad_is_eos: whether that is the end token too.
     """
     masked = "attention_mask" in rows.column_names
-    column = "attention_mask" if masked else "input_ids"
+    columns = ["input_ids", "attention_mask"] if masked else ["input_ids"]
     real = _Growing()
     padded = False
     start = 0
-    for table in rows.select_columns([column]).with_format("arrow").iter(batch_size=BATCH_ROWS):
-        values, lengths = _flat(table[column], start)
+    for table in rows.select_columns(columns).with_format("arrow").iter(batch_size=BATCH_ROWS):
+        values, lengths = _flat(table["input_ids"], start)
+        if masked:
+            mask, mask_lengths = _flat(table["attention_mask"], start)
+            pads = np.minimum(_sums(mask == 0, mask_lengths), lengths)
+        else:
+            pads = _ending_pads(values, lengths, pad_id, pad_is_eos)
         start += len(lengths)
-        counts = _sums(values != 0, lengths) if masked else lengths.copy()
-        if not masked:
-            ends = np.cumsum(lengths)
-            ending = np.flatnonzero((lengths > 0) & (values[np.maximum(ends - 1, 0)] == pad_id))
-            for row in ending:
-                span = values[ends[row] - lengths[row] : ends[row]] != pad_id
-                run = len(span) if not span.any() else int(span[::-1].argmax())
-                counts[row] -= max(run - pad_is_eos, 0)
-        padded = padded or bool((counts < lengths).any())
-        real.add(counts)
+        padded = padded or bool(pads.any())
+        real.add(lengths - pads)
     return real.whole() if padded else None
+
+
+def _ending_pads(values: Any, lengths: IntArray, pad_id: int, pad_is_eos: bool) -> IntArray:
+    """Return how many pad tokens every row ends with; the first may be its end token."""
+    pads = np.zeros_like(lengths)
+    ends = np.cumsum(lengths)
+    some = np.flatnonzero(lengths > 0)
+    for row in some[values[ends[some] - 1] == pad_id]:
+        other = values[ends[row] - lengths[row] : ends[row]] != pad_id
+        run = int(other[::-1].argmax()) if other.any() else len(other)
+        pads[row] = max(run - pad_is_eos, 0)
+    return pads
 
 
 def _flat(column: Any, start: int) -> tuple[Any, IntArray]:
@@ -178,6 +189,20 @@ def _check_ids(ids: Any, lengths: IntArray, start: int, vocabulary: int) -> None
         f"{len(rows)} of the rows up to {start + len(lengths)} have such ids (rows count from 1).",
         "Use the tokenizer that belongs to the model.",
     )
+
+
+def _check_labels(values: Any, lengths: IntArray, start: int, vocabulary: int) -> None:
+    if not len(values) or (values.min() >= 0 and values.max() < vocabulary):
+        return
+    wrong = ((values < 0) | (values >= vocabulary)) & (values != IGNORED)
+    rows = np.flatnonzero(_sums(wrong, lengths))
+    if len(rows):
+        raise BadInput(
+            f"row {start + int(rows[0]) + 1} has the label {int(values[wrong.argmax()])}, expected "
+            f"{IGNORED} or a token id from 0 to {vocabulary - 1}; "
+            f"{len(rows)} of the rows up to {start + len(lengths)} are so (rows count from 1).",
+            "Give token ids as labels, -100 where nothing is trained on.",
+        )
 
 
 def _check_same_length(tokens: IntArray, labels: IntArray, start: int) -> None:

@@ -111,6 +111,26 @@ def silenced_calls(calls: tuple[int, int] | None, *, rendered: bool) -> tuple[No
     )
 
 
+def unread_prompt(layout: str, unread: list[str]) -> tuple[Notice, ...]:
+    """Return a remark when answers stand without a prompt but beside columns nobody reads.
+
+    Args:
+        layout: name of the layout.
+        unread: columns of text or messages that belong to no part of it.
+    """
+    if layout != "preference with implicit prompt" or not unread:
+        return ()
+    names = ", ".join(map(repr, unread))
+    return (
+        Notice(
+            code="unread-prompt",
+            count=len(unread),
+            message=f"chosen and rejected stand without a prompt column, and {names} is not read: "
+            "if it holds the prompts, rename it to 'prompt'.",
+        ),
+    )
+
+
 def _trained_pads(lengths: Lengths) -> str:
     return " and trained on" if bool((lengths.labels == lengths.tokens).any()) else ""
 

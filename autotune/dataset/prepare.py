@@ -29,9 +29,11 @@ from autotune.dataset.preflight import (
     implicit_cut,
     remarks,
     silenced_calls,
+    unread_prompt,
 )
 from autotune.dataset.recognise import recognise
 from autotune.dataset.rewrite import changes_of, rewrite
+from autotune.dataset.scan import Column
 from autotune.dataset.store import (
     entry_of,
     hash_files,
@@ -40,7 +42,7 @@ from autotune.dataset.store import (
     private_caches,
     publish,
 )
-from autotune.dataset.survey import survey_rows
+from autotune.dataset.survey import BESIDE, survey_rows
 from autotune.dataset.tokenizer import TokenizerFacts, check_tokenizer, hash_of, open_tokenizer
 from autotune.dataset.trl_rows import (
     PREPARED_COLUMNS,
@@ -104,6 +106,8 @@ def prepare(
     """
     if trainer not in PREPARED_COLUMNS:
         raise NotBuiltYet(f"rows for trl {trainer.value} cannot be prepared in this version.")
+    if not Path(tokenizer_dir).is_dir():
+        raise BadInput(f"{tokenizer_dir} is not a folder with a tokenizer.")
     tell = progress or _say_nothing
     cache_dir = Path(cache_dir)
     wanted = split or source.train_split
@@ -215,6 +219,7 @@ def _prepare_into(  # noqa: PLR0917 -- called once, above
         pad_token=facts.pad_token,
         notices=(
             *survey.notices(),
+            *unread_prompt(layout.name, _unread(columns, layout, text_field)),
             *silenced_calls(survey.tool_calls, rendered=facts.render_calls),
             *remarks(lengths, positions),
         ),
@@ -295,6 +300,15 @@ def _layout_words(layout: Layout, columns: Mapping[str, Any], text_field: str) -
     if "tools" in columns and layout.is_chat(columns):
         return f"{layout.name} with tools"
     return layout.name
+
+
+def _unread(columns: Mapping[str, Column], layout: Layout, text_field: str) -> list[str]:
+    read = {*layout.columns(text_field), *layout.optional, *BESIDE}
+    return [
+        column.name
+        for column in columns.values()
+        if column.name not in read and column.kind in ("text", "messages", "turns")
+    ]
 
 
 def _positions(text: Any) -> int | None:

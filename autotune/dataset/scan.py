@@ -33,7 +33,9 @@ KIND_WORDS = {
     "ids": "a list of whole numbers",
     "numbers": "a list of numbers",
     "texts": "a list of texts",
-    "list": "a list",
+    "flags": "a list of true and false",
+    "lists": "a list of something else",
+    "list": "an empty list",
     "flag": "true or false",
     "number": "a number",
     "other": "something else",
@@ -111,9 +113,11 @@ def _list_kind(value: Any) -> str:
         return kinds.pop() if len(kinds) == 1 else "objects"
     if all(isinstance(item, int) and not isinstance(item, bool) for item in value):
         return "ids"
-    if all(isinstance(item, (int, float)) for item in value):
+    if all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in value):
         return "numbers"
-    return "texts" if all(isinstance(item, str) for item in value) else "list"
+    if all(isinstance(item, bool) for item in value):
+        return "flags"
+    return "texts" if all(isinstance(item, str) for item in value) else "lists"
 
 
 def _object_kind(value: dict[str, Any], *, one: bool) -> str:
@@ -163,7 +167,8 @@ def _from_schema(rows: Dataset, name: str, feature: Any) -> Column:
     return tally.column(name, len(rows))
 
 
-_LIST_KINDS = ("messages", "turns", "objects", "ids", "numbers", "texts", "list")
+_LISTS_OF = {"number": "numbers", "text": "texts", "flag": "flags", "nothing": "list"}
+_LIST_KINDS = ("messages", "turns", "objects", "ids", *_LISTS_OF.values(), "lists")
 
 
 def _add_rows(tally: _Tally, kind: str, mask: Any, start: int) -> None:
@@ -184,10 +189,9 @@ def _typed_kind(feature: Any) -> tuple[str, tuple[str, ...]]:
         if isinstance(item, dict):
             return _object_kind(item, one=False), tuple(item)
         if isinstance(item, Value):
-            of_scalar = {"number": "numbers", "text": "texts"}
-            scalar = "ids" if "int" in item.dtype else of_scalar.get(_scalar_kind(item.dtype))
-            return scalar or "list", ()
-        return "list", ()
+            scalar = _scalar_kind(item.dtype)
+            return "ids" if "int" in item.dtype else _LISTS_OF.get(scalar, "lists"), ()
+        return "lists", ()
     return "other", ()
 
 

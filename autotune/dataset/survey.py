@@ -112,6 +112,7 @@ def survey_rows(
     found.in_the_way = tuple(n for n in rows.column_names if n in TRL_COLUMNS and n not in keep)
     read = [n for n in (*needed, *layout.optional, "tools") if n in columns]
     if layout.name == "tokenised":
+        _check_token_columns(columns, layout.optional)
         return found
     start = 0
     for batch in rows.select_columns(read).iter(batch_size=1000):
@@ -140,6 +141,16 @@ def _check_filled(column: Column, layout: Layout, rows: int) -> None:
             f"first in row {column.empties.first + 1} (rows count from 1).",
             "Remove those rows: there is nothing in them to train on.",
         )
+
+
+def _check_token_columns(columns: Mapping[str, Column], names: tuple[str, ...]) -> None:
+    for name in names:
+        if name in columns and columns[name].kind not in ("ids", "flags", "list"):
+            raise BadInput(
+                f"column {name!r} beside input_ids holds {KIND_WORDS[columns[name].kind]}, "
+                "expected a list of whole numbers, one per token.",
+                "Rename or remove that column if it means something else.",
+            )
 
 
 def _read(found: Survey, name: str, value: Any, row: int, layout: Layout) -> None:

@@ -36,7 +36,7 @@ COOKING = Domain(
         ("How long do I cook {}?", "Cooking time for {}?", "For the time, plan on"),
         ("How do I season {}?", "What gives {} more flavour?", "For the seasoning, use"),
         ("What goes well with {}?", "What should I serve with {}?", "On the side, serve"),
-        ("How do I know {} is done?", "When is {} ready?", "To check it, see whether it is"),
+        ("When do I stop cooking {}?", "What tells me to serve {}?", "Stop as soon as it is"),
     ),
     things={
         "rice": ("twelve minutes, lid on", "salt and a bay leaf", "beans or fried egg", "dry"),
@@ -62,8 +62,8 @@ GARDENING = Domain(
     goal="plant a bed with {}",
     aspects=(
         ("When do I sow {}?", "Best month to start {}?", "For the start, choose"),
-        ("How much light do {} need?", "Where should {} grow?", "For the place, look for"),
-        ("How often do I water {}?", "How thirsty are {}?", "For the water, give it"),
+        ("How much light suits {}?", "Where should I grow {}?", "For the place, look for"),
+        ("How often do I water {}?", "How much water for {}?", "For the water, give"),
         ("What harms {}?", "What should I watch for on {}?", "Over the season, watch for"),
     ),
     things={
@@ -127,8 +127,12 @@ TRAINING = Domain(
         "padding": ("filler up to the longest row", "wasted work", "equal rows", "token counts"),
         "a larger batch": ("more rows per step", "more memory", "short steps", "tokens a second"),
         "accumulation": ("small steps, one update", "no memory", "a small card", "the gradients"),
-        "checkpointing": ("work done twice to save memory", "a third more time", "long rows",
-                          "peak memory"),
+        "checkpointing": (
+            "work done twice to save memory",
+            "a third more time",
+            "long rows",
+            "peak memory",
+        ),
         "a warm up": ("a slow start of the rate", "a few steps", "fresh optimizers", "the curve"),
         "weight decay": ("a pull towards zero", "nearly nothing", "long runs", "the eval loss"),
         "an adapter": ("a small trained part", "some quality", "a large base", "eval scores"),

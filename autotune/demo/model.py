@@ -39,6 +39,8 @@ def materialise_model(target_dir: Path) -> Path:
     stamp = _stamp()
     if _is_ours(target, stamp):
         return target
+    if target.exists():
+        raise _foreign(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as made:
         building = Path(made) / "model"
@@ -51,10 +53,7 @@ def materialise_model(target_dir: Path) -> Path:
             building.rename(target)
         except OSError:
             if not _is_ours(target, stamp):
-                raise BadInput(
-                    f"{target} exists and is not this version's demo model.",
-                    "Remove it or name another directory.",
-                ) from None
+                raise _foreign(target) from None
     return target
 
 
@@ -76,6 +75,14 @@ def _stamp() -> str:
     for name in ("config.json", *TOKENIZER_FILES):
         digest.update((DEMO_DIR / name).read_bytes())
     return digest.hexdigest()
+
+
+def _foreign(target: Path) -> BadInput:
+    """Say that something else is where the model shall be."""
+    return BadInput(
+        f"{target} exists and is not this version's demo model.",
+        "Remove it or name another directory.",
+    )
 
 
 def _is_ours(target: Path, stamp: str) -> bool:

@@ -1,4 +1,4 @@
-"""Gives Python objects (a config, a data set, a table) a place on disk for the measuring process."""
+"""Gives Python objects (a config, a data set, a table) a place on disk where a child reads them."""
 
 from __future__ import annotations
 

@@ -31,9 +31,8 @@ def change_class(candidate: Candidate, facts: Facts) -> Change:
 
 
 def _splits_differently(candidate: Candidate, facts: Facts) -> bool:
-    return candidate.get("per_device_train_batch_size") != facts.option(
-        "per_device_train_batch_size"
-    )
+    name = "per_device_train_batch_size"
+    return bool(candidate.get(name) != facts.option(name))
 
 
 def _cuts_differently(candidate: Candidate, facts: Facts) -> bool:

@@ -144,9 +144,7 @@ def _killed(seen: Observed) -> tuple[Ending, int | None]:
         outcome, reason = Outcome.INTERRUPTED, f"ended by {name}"
     else:
         outcome, reason = Outcome.CRASHED, f"the process died from {name}"
-    return Ending(
-        outcome=outcome, phase=_phase(seen), reason=reason, detail=seen.log_tail
-    ), None
+    return Ending(outcome=outcome, phase=_phase(seen), reason=reason, detail=seen.log_tail), None
 
 
 def _host(seen: Observed, phase: Phase, reason: str, detail: str) -> tuple[Ending, int | None]:

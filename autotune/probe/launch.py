@@ -251,5 +251,3 @@ class _WarmProcess:
 
     def poll(self, wait_s: float) -> int | None:
         return self._server.code_of(self.pid, wait_s)
-
-

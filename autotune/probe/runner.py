@@ -137,7 +137,9 @@ class Runner:
             needed_bytes=needed,
         )
 
-    def prepare(self, spec: PrepareSpec, *, deadline_s: float, tick: Tick | None = None) -> Prepared:
+    def prepare(
+        self, spec: PrepareSpec, *, deadline_s: float, tick: Tick | None = None
+    ) -> Prepared:
         """Resolve a job and prepare its rows.
 
         Raises:

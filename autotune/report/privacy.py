@@ -1,6 +1,6 @@
 """Take secrets and home folders out of what is shown; reports are posted and passed on.
 
-Works on finished text and on trees of values; the stored result is not changed by it.
+Every reporter begins with `public`. The stored result is not changed by it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+
+from autotune.core.result import Result
 
 HIDDEN = "(hidden)"
 #: Options whose value is a secret, whatever it looks like.
@@ -20,6 +22,11 @@ _SECRET_TEXT = re.compile(
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
 )
 _HOME = re.compile(r"(?:/home/[^/\s\"'<>:]+|/Users/[^/\s\"'<>:]+|/root)(?=[/\s\"'<>:,)]|$)")
+
+
+def public(result: Result) -> Result:
+    """Return the result as it may be shown: no secret, no home folder, and nothing else changed."""
+    return Result.model_validate(clean(result.model_dump(mode="json")))
 
 
 def clean_text(text: str) -> str:

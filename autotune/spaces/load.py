@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
+from ruamel.yaml.error import YAMLError
 
 from autotune.core.errors import BadInput, nearest
 from autotune.knobs.catalog import BY_NAME
@@ -67,7 +69,7 @@ def read_space(path: Path) -> Space:
     except YAMLError as error:
         line = str(error).strip().splitlines()[-1].strip()
         raise BadInput(f"the search space {path} is not YAML: {line}") from error
-    if not isinstance(document, dict):
+    if not isinstance(document, CommentedMap):
         raise BadInput(f"the search space {path} holds no mapping.", "Start from a shipped one.")
     _check_knobs(path, document)
     try:
@@ -89,7 +91,7 @@ def space_hash(space: Space) -> str:
 
 def _check_knobs(path: Path, document: Any) -> None:
     knobs = document.get("knobs")
-    if not isinstance(knobs, dict):
+    if not isinstance(knobs, CommentedMap):
         return
     for name, dimension in knobs.items():
         at = f"{path}:{knobs.lc.key(name)[0] + 1}"
@@ -121,7 +123,7 @@ def _line(document: Any, where: list[str]) -> int:
     """Return the line of the deepest key that exists."""
     line = 1
     for key in where:
-        if not isinstance(document, dict) or key not in document:
+        if not isinstance(document, CommentedMap) or key not in document:
             break
         line = document.lc.key(key)[0] + 1
         document = document[key]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from autotune import __version__
+from autotune.core.about import __version__
 from autotune.core.errors import NothingFits
 from autotune.core.job import Budget
 from autotune.core.memory import Peaks

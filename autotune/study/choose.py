@@ -80,9 +80,11 @@ def paired_ratio(
     logs = np.log(np.asarray(reference_seconds) / np.asarray(candidate_seconds))
     middle = float(logs.mean())
     count = len(logs)
-    half = _T_95[min(count, len(_T_95)) - 1] * float(logs.std(ddof=1)) / np.sqrt(count) if (
-        count > 1
-    ) else float("inf")
+    half = (
+        _T_95[min(count, len(_T_95)) - 1] * float(logs.std(ddof=1)) / np.sqrt(count)
+        if (count > 1)
+        else float("inf")
+    )
     return Ratio(
         reference=key,
         value=float(np.exp(np.median(logs))),

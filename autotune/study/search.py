@@ -245,9 +245,7 @@ class Search:
         return {t.candidate.key for t in self.trials}
 
     def _fits(self, candidate: Candidate) -> bool:
-        return any(
-            t.candidate.key == candidate.key and t.estimate is not None for t in self.trials
-        )
+        return any(t.candidate.key == candidate.key and t.estimate is not None for t in self.trials)
 
     def _does_not_fit(self, candidate: Candidate) -> bool:
         return any(
@@ -279,4 +277,3 @@ class Search:
 def _seconds(trial: TrialRecord) -> float:
     assert trial.estimate is not None
     return trial.estimate.score_seconds
-

@@ -100,8 +100,8 @@ class Store:
 
     def begin(
         self, params: Mapping[str, Value], choices: Mapping[str, tuple[Value, ...]], key: str
-    ) -> int:
-        """Open a trial and return its number.
+    ) -> Any:
+        """Open a trial and return Optuna's handle of it.
 
         Args:
             params: choice of every searched knob.
@@ -113,44 +113,40 @@ class Store:
         }
         try:
             self._study.enqueue_trial(dict(params), user_attrs={"key": key, "owner": _owner()})
-            return int(self._study.ask(distributions).number)
+            return self._study.ask(distributions)
         except self._database_errors as error:
             raise self._database_failed(error) from error
 
     def finish(
-        self, number: int | None, record: TrialRecord, value: float | None, violation: float | None
+        self, trial: Any | None, record: TrialRecord, value: float | None, violation: float | None
     ) -> None:
         """Put a finished trial on disk, then tell Optuna.
 
         Args:
-            number: the open trial's number; None for trials outside the searched space.
+            trial: what `begin` returned; None for trials outside the searched space.
             record: what was measured.
             value: the objective; None when there is none (the trial fails).
             violation: ``peak / limit - 1``; above zero means it does not fit.
         """
         write_document(self._dir / f"{record.number:04d}.json", record)
-        if number is None:
+        if trial is None:
             return
-        states = self._optuna.trial.TrialState
         try:
-            trial = self._optuna.trial.Trial(
-                self._study, self._study._storage.get_trial_id_from_study_id_trial_number(
-                    self._study._study_id, number
-                )
-            )
             trial.set_user_attr("outcome", record.report.ending.outcome.value)
-            trial.set_user_attr("violation", violation)
             if value is None:
-                self._study.tell(number, state=states.FAIL)
-            else:
-                self._study.tell(number, values=value)
+                self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
+                return
+            if violation is not None:
+                trial.set_constraint("memory", violation)
+            self._study.tell(trial, values=value)
         except self._database_errors as error:
             raise self._database_failed(error) from error
 
-    def abandon(self, number: int | None) -> None:
+    def abandon(self, trial: Any | None) -> None:
         """Fail an open trial that was interrupted."""
-        if number is not None:
-            self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
+        if trial is not None:
+            trial.set_user_attr("outcome", "interrupted")
+            self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
 
     def close(self) -> None:
         """Let another process hold the folder."""

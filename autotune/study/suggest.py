@@ -17,6 +17,8 @@ from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical
 
 _DRAWS = 24
+#: Trials before TPE models anything; the first candidates of strategy.py are about as many.
+_STARTUP_TRIALS = 6
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,7 @@ def propose(
         return None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(
-        seed=seed,
-        n_startup_trials=6,
-        multivariate=True,
-        group=True,
-        constraints_func=lambda trial: (trial.user_attrs["violation"],),
-        warn_independent_sampling=False,
+        seed=seed, n_startup_trials=_STARTUP_TRIALS, multivariate=True
     )
     study = optuna.create_study(direction="minimize", sampler=sampler)
     space = {n: optuna.distributions.CategoricalDistribution(v) for n, v in choices.items()}
@@ -74,8 +71,7 @@ def propose(
                 params=dict(one.params),
                 distributions=space,
                 value=one.value,
-                user_attrs={"violation": one.violation},
-                system_attrs={"constraints": [one.violation]},
+                constraints={"memory": one.violation},
             )
         )
     by_key = {c.key: c for c in left}
@@ -100,9 +96,7 @@ def _nearest(
     wanted = drawn[-1]
 
     def distance(candidate: Candidate) -> float:
-        return sum(
-            _apart(candidate.get(n), wanted.get(n), values) for n, values in choices.items()
-        )
+        return sum(_apart(candidate.get(n), wanted.get(n), values) for n, values in choices.items())
 
     return min((left[int(i)] for i in order), key=distance)
 

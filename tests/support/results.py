@@ -14,7 +14,7 @@ from autotune.core.job import Budget, DatasetSource, Job, Trainer
 from autotune.core.measurement import Measurement, ProbeReport, Step
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending, Outcome, Phase
-from autotune.core.profile import DatasetProfile, Notice
+from autotune.core.profile import DatasetProfile, LengthHistogram, Notice
 from autotune.core.result import Estimate, Ratio, Result, Skipped, TrialRecord
 
 GIB = 2**30
@@ -362,7 +362,8 @@ def gpu_result() -> Result:
         trials=trials,
         reference=trials[0].candidate.key,
         best=trials[4].candidate.key,
-        chosen_because="least time for one pass over the reference tokens within the budget",
+        chosen_because="it has the shortest pass of the 5 that fit and is 2.47x, 95 % interval "
+        "2.41 to 2.53 as fast as your own config, measured in turns 12 times",
         speedup=Ratio(reference=trials[0].candidate.key, value=2.47, low=2.41, high=2.53, pairs=12),
         skipped=(
             Skipped(
@@ -411,8 +412,18 @@ def profile(**changes: Any) -> DatasetProfile:
         "rows_dir": "/work/runs/support/rows",
         "converted_file": None,
         "fingerprint": "9f8e7d6c5b4a",
+        "length_histogram": histogram(),
     }
     return DatasetProfile(**(known | changes))
+
+
+def histogram() -> LengthHistogram:
+    """Return 60 bins of 25,000 rows with a long tail to the right."""
+    edges = tuple(range(0, 60 * 34 + 1, 34))
+    shape = [n * n * 2.718 ** (-n / 4.2) if n < 30 else 6 / n for n in range(60)]
+    rows = [round(25_000 * value / sum(shape)) for value in shape]
+    rows[7] += 25_000 - sum(rows)
+    return LengthHistogram(edges=edges, rows=tuple(rows))
 
 
 def cpu_result() -> Result:
@@ -487,7 +498,7 @@ def nothing_fits_result() -> Result:
             "trials": trials,
             "reference": None,
             "best": None,
-            "chosen_because": "",
+            "chosen_because": "nothing that was probed fits the budget",
             "speedup": None,
             "pays_back_seconds": None,
         }

@@ -30,7 +30,9 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
     memory: Annotated[
         str | None,
-        typer.Option(help="What this job may use of the device, such as 22GiB. Default: what is free."),
+        typer.Option(
+            help="What this job may use of the device, such as 22GiB. Default: what is free."
+        ),
     ] = None,
     headroom: Annotated[str, typer.Option(help="Share of the memory kept free.")] = "5%",
     objective: Annotated[str, typer.Option(help="throughput, memory or length.")] = "throughput",
@@ -41,9 +43,7 @@ def run(
         int | None, typer.Option(help="Sequences per update. Default: the config's own.", min=1)
     ] = None,
     trials: Annotated[int, typer.Option(help="Most probes of the search.", min=1)] = 20,
-    timeout: Annotated[
-        str | None, typer.Option(help="Longest search, such as 10m.")
-    ] = None,
+    timeout: Annotated[str | None, typer.Option(help="Longest search, such as 10m.")] = None,
     probe_timeout: Annotated[str, typer.Option(help="Longest single probe.")] = "2m",
     allow: Annotated[
         str | None,

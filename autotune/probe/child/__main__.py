@@ -53,10 +53,7 @@ def work(request_file: Path) -> int:
     os.chdir(request_file.parent)
     request = read_request(request_file)
     spec = request.spec
-    if isinstance(spec, ProbeSpec):
-        reply = _probe(spec, request_file.parent)
-    else:
-        reply = _answer(spec)
+    reply = _probe(spec, request_file.parent) if isinstance(spec, ProbeSpec) else _answer(spec)
     write_document(request_file.with_name(REPLY_FILE), reply)
     return 0 if reply.failure is None else 1
 
@@ -69,7 +66,7 @@ def _answer(spec: PrepareSpec | InspectSpec) -> Reply:
         if isinstance(spec, InspectSpec):
             return Reply(environment=inspect_environment(matmul=spec.matmul))
         return Reply(prepared=run_prepare(spec))
-    except Exception as error:  # outermost frame of the child
+    except Exception as error:  # noqa: BLE001  (outermost frame of the child)
         return Reply(failure=_failure(error, Phase.LOAD, 0))
 
 
@@ -80,7 +77,7 @@ def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
     failure = None
     try:
         probe.run()
-    except Exception as error:  # outermost frame of the child
+    except Exception as error:  # noqa: BLE001  (outermost frame of the child)
         failure = _failure(error, probe.phase, probe.step)
     return Reply(failure=failure, measurement=probe.measurement())
 

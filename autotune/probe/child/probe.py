@@ -131,9 +131,7 @@ class Probe:
         """Micro-steps per update while measuring."""
         return min(int(self.spec.options.get("gradient_accumulation_steps", 1)), _ACCUMULATION)
 
-    def _schedule(
-        self, trainer: Any, meter: Meter, cap: Cap, sync: Callable[[], None]
-    ) -> Schedule:
+    def _schedule(self, trainer: Any, meter: Meter, cap: Cap, sync: Callable[[], None]) -> Schedule:
         spec, accumulation = self.spec, self.accumulation
         batch = int(trainer.args.per_device_train_batch_size)
         packing = bool(spec.options.get("packing", False))
@@ -192,7 +190,9 @@ class Probe:
             optimizer_seconds=self.schedule.optimizer_seconds_of("timed"),
             grad_norms=tuple(n if math.isfinite(n) else None for n in norms),
             worst_rows=tuple(
-                int(self._facts.source[i]) for i in self._worst[0].rows if self._facts.source[i] >= 0
+                int(self._facts.source[i])
+                for i in self._worst[0].rows
+                if self._facts.source[i] >= 0
             ),
             worst_tokens=tuple(int(self._facts.tokens[i]) for i in self._worst[0].rows),
             effective=self._effective,

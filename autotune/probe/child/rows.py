@@ -30,9 +30,7 @@ def take_rows(rows_dir: str, indices: list[int], pretruncate_tokens: int | None)
     cut = slice(None, pretruncate_tokens)
     kept = [
         (ids[cut], labels[cut], source)
-        for ids, labels, source in zip(
-            chosen["input_ids"], chosen["labels"], indices, strict=True
-        )
+        for ids, labels, source in zip(chosen["input_ids"], chosen["labels"], indices, strict=True)
         if any(label != -100 for label in labels[cut])
     ]
     return datasets.Dataset.from_dict(
@@ -58,10 +56,7 @@ def facts_of(prepared: Any, *, padding_free: bool) -> RowFacts:
     labels = np.asarray(
         [sum(label != -100 for label in row[1:]) for row in data["labels"]], dtype=np.int64
     )
-    if "seq_lengths" in columns:
-        parts = data["seq_lengths"]
-    else:
-        parts = [[int(n)] for n in tokens]
+    parts = data["seq_lengths"] if "seq_lengths" in columns else [[int(n)] for n in tokens]
     sequences = np.asarray([len(p) for p in parts], dtype=np.int64)
     if padding_free:
         labels = np.maximum(labels - (sequences - 1), 0)

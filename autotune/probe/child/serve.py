@@ -40,7 +40,7 @@ def serve(lifeline: int, work: Callable[[Path], int]) -> int:
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
     selector.register(wake_read, selectors.EVENT_READ)
     selector.register(lifeline, selectors.EVENT_READ)
-    tell(ready=True, pid=os.getpid(), os_threads=len(os.listdir("/proc/self/task")))
+    tell(ready=True, pid=os.getpid(), os_threads=sum(1 for _ in Path("/proc/self/task").iterdir()))
     running: set[int] = set()
     buffer = b""
     while True:
@@ -89,7 +89,7 @@ def import_libraries() -> None:
         "autotune.probe.child.prepare",
         "autotune.probe.child.probe",
         "autotune.training.trainer",
-
+        "autotune.dataset.prepare",
     ):
         import_module(name)
     assert trl is not None

@@ -20,7 +20,7 @@ _NOT_CPU = "a CUDA number; this probe ran on the CPU"
 
 
 def status_bytes(field: str) -> int:
-    """Read one memory field of ``/proc/self/status`` (``VmRSS``, ``VmHWM``, ``VmData``) in bytes."""
+    """Read one field of ``/proc/self/status`` (``VmRSS``, ``VmHWM``, ``VmData``) in bytes."""
     for line in _STATUS.read_text(encoding="ascii").splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
@@ -85,7 +85,7 @@ class AllocatorWatch:
             held: tensors alive at the start; each storage is counted once.
         """
         import torch
-        from torch.autograd.profiler import profile
+        from torch.autograd import profiler
 
         self._base_bytes = 0
         seen: set[int] = set()
@@ -94,7 +94,7 @@ class AllocatorWatch:
             if isinstance(tensor, torch.Tensor) and storage.data_ptr() not in seen:
                 seen.add(storage.data_ptr())
                 self._base_bytes += storage.nbytes()
-        self._profile = profile(profile_memory=True)
+        self._profile: Any = profiler.profile(profile_memory=True)
         self._profile.__enter__()
 
     def stop(self) -> int:

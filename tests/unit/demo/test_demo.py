@@ -7,16 +7,19 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
-from autotune import demo
-from autotune.core.packing import pack
-from autotune.demo import make
 from tokenizers import Tokenizer
 
-import numpy as np
+from autotune import demo
+from autotune.core.errors import BadInput
+from autotune.core.packing import pack
+from autotune.demo import make
+from autotune.demo.model import materialise_model
 
 MESSAGE_TOKENS = 2  # every message is its role token, its text, its end token
 MIB = 2**20
@@ -88,7 +91,7 @@ def test_no_row_is_longer_than_the_default_max_length(lengths: list[int]) -> Non
 
 def test_no_two_rows_ask_the_same_single_question(rows: list[dict[str, Any]]) -> None:
     asked = Counter(row["messages"][0]["content"] for row in rows if len(row["messages"]) == 2)
-    assert [] == [question for question, times in asked.items() if times > 1]
+    assert [question for question, times in asked.items() if times > 1] == []
 
 
 def test_packing_to_a_power_of_two_from_128_up_cannot_hold_eight_sequences(
@@ -120,3 +123,10 @@ def test_importing_the_demo_imports_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_directory_that_the_demo_did_not_make_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep me", encoding="utf-8")
+    with pytest.raises(BadInput, match="is not this version's demo model"):
+        materialise_model(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

@@ -1,0 +1,40 @@
+# Everything a clone needs: `make demo` and `make test` set themselves up.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Measuring processes share few cores with the test suite here: waiting threads must not spin.
+TEST_ENV := OMP_WAIT_POLICY=passive AUTOTUNE_CACHE=$(CURDIR)/.make/cache HF_HUB_OFFLINE=1
+
+.PHONY: setup demo test check bench-probe bench-search test-oldest bench-predict gpu-check clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/autotune run --out autotune-runs/demo --force
+
+test: $(READY)
+	$(TEST_ENV) $(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports
+
+bench-probe: $(READY)
+	$(BIN)/python -m pytest -m bench tests/bench/bench_probe.py -s --override-ini addopts=
+
+bench-search: $(READY)
+	$(BIN)/python -m pytest -m bench tests/bench/bench_search.py -s --override-ini addopts=
+
+test-oldest bench-predict gpu-check:
+	@echo "make $@ is not built in this version" >&2; exit 4
+
+clean:
+	rm -rf $(VENV) .make build dist reports/out *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,46 @@
+"""Picks the rows of a split expression out of what was loaded, or names the splits there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotune.core.errors import BadInput, nearest
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
+
+def pick(loaded: DatasetDict, split: str, shown: str) -> Dataset:
+    """Return the rows of a split expression such as ``train``, ``train[:10%]`` or ``a+b``."""
+    import datasets
+
+    parts = []
+    for part in split.split("+"):
+        name, _, cut = part.strip().partition("[")
+        check_split(name, list(loaded), shown)
+        rows = loaded[name]
+        if cut:
+            try:
+                wanted = datasets.ReadInstruction.from_spec(f"{name}[{cut}")
+                (absolute,) = wanted.to_absolute({name: len(rows)})
+            except (ValueError, AssertionError) as error:
+                raise BadInput(f"split {split!r} is not understood: {error}") from error
+            stop = len(rows) if absolute.to is None else absolute.to
+            rows = rows.select(range(absolute.from_ or 0, stop))
+        parts.append(rows)
+    return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
+
+
+def check_split(name: str, found: list[str], shown: str) -> None:
+    if name not in found:
+        raise BadInput(
+            f"data set {shown} has no split {name!r}; it has {', '.join(map(repr, found))}"
+            f"{nearest(name, found)}.",
+            "Choose one with --dataset-train-split or --dataset-test-split.",
+        )
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, or its name when it says nothing."""
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0]

@@ -1,0 +1,15 @@
+"""The charts of the report page, in the order they are shown."""
+
+from __future__ import annotations
+
+from autotune.core.result import Result
+from autotune.report.chart_lengths import lengths
+from autotune.report.chart_memory import memory
+from autotune.report.chart_pareto import pareto
+from autotune.report.figure import Chart
+
+
+def charts(result: Result) -> list[Chart]:
+    """Return the charts a result has numbers for."""
+    made = (pareto(result), memory(result), lengths(result))
+    return [chart for chart in made if chart is not None]

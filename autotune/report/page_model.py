@@ -1,0 +1,189 @@
+"""The values the report page's template fills in, so that the template only lays out."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from autotune.core.result import Result, TrialRecord
+from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.report import summary
+from autotune.report.trial_rows import KNOB, trial_rows
+
+
+def page_values(result: Result) -> dict[str, Any]:
+    """Return everything the template shows but the charts.
+
+    Args:
+        result: a result without secrets (`privacy.public`).
+    """
+    best = result.best_trial
+    return {
+        "result": result,
+        "title": f"autotune: {result.job.model}",
+        "headline": summary.headline(result),
+        "under": _under(result),
+        "best": best,
+        "on_cpu": result.device.kind == "cpu",
+        "cpu_remark": summary.CPU_REMARK,
+        "sentences": summary.sentences(result),
+        "facts": [f for f in summary.facts(result) if f.label != "Peak memory"],
+        "bar": _bar(result),
+        "settings": summary.settings(result),
+        "reference_name": summary.reference_name(result),
+        "nearest": _nearest(result),
+        "counts": summary.outcome_counts(result),
+        "trials": _trials(result),
+        "job": _job(result),
+        "rows": _rows(result),
+        "machine": _machine(result),
+        "command": f"trl {result.job.trainer.value} --config best.yaml",
+        "again": again_command(result),
+    }
+
+
+def _under(result: Result) -> list[str]:
+    """The line under the headline: how sure, of how many, on what."""
+    speed = result.speedup
+    fitting = sum(1 for t in result.trials if t.estimate is not None and t.role != "confirmation")
+    parts = []
+    if speed is not None and result.best != result.reference:
+        parts.append(f"95 % interval {speed.low:.2f} to {speed.high:.2f}")
+    parts.append(f"{len(result.trials)} probes, {fitting} candidates fit")
+    parts.append(f"{result.job.trainer.value} on {result.device.name}")
+    return [*parts, f"budget {show_bytes(result.budget.total_bytes)}"]
+
+
+def again_command(result: Result) -> str:
+    """Return the command line that asks for the same search."""
+    job, budget = result.job, result.budget
+    words = ["autotune", "run", "--model", job.model, "--dataset", job.dataset.path]
+    words += ["--trainer", job.trainer.value]
+    if job.config_text:
+        words += ["--config", "YOUR.yaml"]
+    if budget.explicit:
+        words += ["--memory", f"{budget.total_bytes / 2**20:.0f}MiB"]
+    words += ["--headroom", f"{budget.headroom_ratio * 100:g}%"]
+    words += ["--objective", job.objective]
+    words += ["--min-retention", f"{job.min_retention_ratio * 100:g}%"]
+    if job.effective_batch_sequences is not None:
+        words += ["--effective-batch", str(job.effective_batch_sequences)]
+    if job.allow:
+        words += ["--allow", ",".join(sorted(job.allow))]
+    words += ["--weights", job.weights, "--seed", str(job.seed)]
+    return shlex.join(words)
+
+
+def _bar(result: Result) -> dict[str, Any] | None:
+    """Peak against budget, as shares of the longer of the two."""
+    best, other = _peak(result.best_trial), _peak(result.reference_trial)
+    if best is None:
+        return None
+    total, usable = result.budget.total_bytes, result.budget.usable_bytes
+    scale = max(total, best, other or 0) / 100.0
+    return {
+        "best": best / scale,
+        "other": other / scale if other is not None and result.best != result.reference else None,
+        "usable": usable / scale,
+        "total": total / scale,
+        "best_text": show_bytes(best),
+        "other_text": show_bytes(other) if other is not None else "",
+        "usable_text": show_bytes(usable),
+        "total_text": show_bytes(total),
+        "share": show_ratio(best / total),
+        "headroom": show_ratio(result.budget.headroom_ratio),
+    }
+
+
+def _peak(trial: TrialRecord | None) -> int | None:
+    measurement = trial.report.measurement if trial else None
+    return measurement.peaks.deciding_bytes if measurement else None
+
+
+def _nearest(result: Result) -> dict[str, str] | None:
+    trial = summary.nearest_miss(result)
+    if result.best is not None or trial is None or trial.report.needed_bytes is None:
+        return None
+    return {
+        "what": summary.knob_text(trial, result),
+        "needs": show_bytes(trial.report.needed_bytes),
+        "reason": trial.report.ending.reason,
+    }
+
+
+def _trials(result: Result) -> list[dict[str, Any]]:
+    """One table row a trial: what is shown, and what it is sorted by."""
+    made = []
+    for trial, row in zip(result.trials, trial_rows(result), strict=True):
+        peak, seconds, rate = row["peak_bytes"], row["score_seconds"], row["useful_tokens_per_s"]
+        kept, needed = row["retention_ratio"], row["needed_bytes"]
+        made.append(
+            {
+                "number": trial.number,
+                "role": trial.role,
+                "best": row["is_best"],
+                "outcome": row["outcome"],
+                "what": summary.knob_text(trial, result),
+                "knobs": {k.removeprefix(KNOB): v for k, v in row.items() if k.startswith(KNOB)},
+                "reason": trial.report.ending.reason,
+                "detail": trial.report.ending.detail,
+                "phase": row["phase"],
+                "changes": trial.changes,
+                "peak": show_bytes(peak) if peak is not None else "",
+                "peak_key": peak if peak is not None else needed,
+                "needed": f"needs {show_bytes(needed)}" if needed is not None else "",
+                "seconds": show_duration(seconds) if seconds is not None else "",
+                "seconds_key": seconds,
+                "rate": f"{rate:,.0f}" if rate is not None else "",
+                "rate_key": rate,
+                "kept": show_ratio(kept) if kept is not None else "",
+                "kept_key": kept,
+            }
+        )
+    return made
+
+
+def _job(result: Result) -> dict[str, str]:
+    job, budget = result.job, result.budget
+    source = job.dataset
+    split = f" ({source.train_split})" if source.train_split != "train" else ""
+    return {
+        "Model": job.model,
+        "Data": f"{source.path}{split}",
+        "Trainer": job.trainer.value,
+        "Device": f"{result.device.name} ({result.device.label})",
+        "Budget": f"{show_bytes(budget.total_bytes)}"
+        + ("" if budget.explicit else ", what was free at the start"),
+        "Objective": f"{job.objective}, keeping at least {show_ratio(job.min_retention_ratio)}",
+        "Measured": result.created,
+    }
+
+
+def _rows(result: Result) -> dict[str, str]:
+    profile = result.profile
+    lengths = ", ".join(f"{float(q):.0%} {n:,}" for q, n in profile.quantiles.items())
+    found = {
+        "Layout": profile.layout,
+        "Converted": profile.conversion or "no",
+        "Rows": f"{profile.rows_used:,} used of {profile.rows_given:,} given",
+        "Tokens": f"{profile.tokens:,}, of which {profile.label_tokens:,} are trained on",
+        "Length at": lengths,
+        "Padding token": profile.pad_token,
+        "Fingerprint": profile.fingerprint,
+    }
+    positions = profile.model_positions
+    return found | {"Model takes": f"{positions:,} tokens" if positions else "any length"}
+
+
+def _machine(result: Result) -> dict[str, str]:
+    found = result.environment
+    devices = "; ".join(f"{d.label} {d.name}, {show_bytes(d.total_bytes)}" for d in found.devices)
+    libraries = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    return {
+        "Devices": devices,
+        "Libraries": libraries,
+        "Python": found.python,
+        "System": found.platform,
+        "autotune": result.autotune_version,
+        "Search space": ", ".join(f"{k} {v}" for k, v in result.space.items()),
+    }

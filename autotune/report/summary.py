@@ -1,0 +1,194 @@
+"""The answer of a result in a few values and sentences, the same in every report.
+
+Computes nothing that was not measured; knows no format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.core.result import Result, TrialRecord
+from autotune.core.units import show_bytes, show_duration, show_ratio
+
+#: Said of every result that was not measured on the kind of device people train on.
+CPU_REMARK = "Measured on a CPU: not a recommendation for a GPU."
+ABSENT = "–"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number of the answer, for the winner and for the reference.
+
+    Args:
+        label: what it is.
+        best: for the winner, in words with its unit.
+        reference: for the reference; None when there is none or it is the winner.
+        better: whether the winner's is the better one; None when they read alike.
+        more: whether the winner's is the larger one.
+    """
+
+    label: str
+    best: str
+    reference: str | None
+    better: bool | None = None
+    more: bool = False
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One option in the reference's and in the winner's configuration.
+
+    Args:
+        name: the option, or ``env.NAME``.
+        before: the reference's value as text.
+        after: the winner's value as text.
+    """
+
+    name: str
+    before: str
+    after: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether the winner differs."""
+        return self.before != self.after
+
+
+def headline(result: Result) -> str:
+    """Say the answer in one sentence."""
+    best = result.best_trial
+    if best is None:
+        return f"Nothing fits {show_bytes(result.budget.total_bytes)}."
+    whose = reference_name(result)
+    if result.best == result.reference:
+        return f"Nothing found beats {whose}: it is kept."
+    if result.job.objective == "memory":
+        peak = _peak(best)
+        return f"The smallest peak: {show_bytes(peak) if peak is not None else ABSENT}."
+    if result.speedup is None:
+        return "The fastest configuration found that fits."
+    return f"{result.speedup.value:.2f} times as fast as {whose}."
+
+
+def reference_name(result: Result) -> str:
+    """Return whose configuration ratios are made against."""
+    trial = result.reference_trial
+    mine = trial is not None and trial.role == "baseline"
+    return "your own config" if mine else "the fitting config nearest yours"
+
+
+def sentences(result: Result) -> list[str]:
+    """Return why this one, how sure, and what the search cost, one sentence each."""
+    found = []
+    because = result.chosen_because.strip().rstrip(".")
+    if because:
+        found.append(f"Chosen because {because}." if result.best else f"{because.capitalize()}.")
+    speed = result.speedup
+    if speed is not None and "interval" not in because and result.best != result.reference:
+        found.append(
+            f"Measured in turns with {reference_name(result)} {speed.pairs} times: "
+            f"{speed.value:.2f} times as fast, 95 % interval {speed.low:.2f} to {speed.high:.2f}."
+        )
+    best = result.best_trial
+    if best is not None and best.note:
+        found.append(f"Note: {best.note.rstrip('.')}.")
+    cost = f"The search took {show_duration(result.search_seconds)}"
+    cost += f" for {len(result.trials)} probes"
+    if result.pays_back_seconds is not None:
+        cost += f" and has paid for itself after {show_duration(result.pays_back_seconds)}"
+        cost += " of training"
+    found.append(f"{cost}.")
+    if result.interrupted:
+        found.append("The search was stopped early; more may be found with --resume.")
+    return found
+
+
+def nearest_miss(result: Result) -> TrialRecord | None:
+    """Return the trial that was nearest to fitting, None when none says what it needs."""
+    known = [t for t in result.trials if t.report.needed_bytes is not None]
+    return min(known, key=lambda t: t.report.needed_bytes or 0) if known else None
+
+
+def facts(result: Result) -> list[Fact]:
+    """Return speed, time, tokens kept and peak of winner and reference."""
+    best, other = result.best_trial, result.reference_trial
+    if best is None or best.estimate is None:
+        return []
+    if other is None or other.estimate is None or result.best == result.reference:
+        other = None
+    b, o = best.estimate, other.estimate if other else None
+    rows = [
+        _fact(
+            "Useful tokens per second", b.useful_tokens_per_s, o and o.useful_tokens_per_s, _rate
+        ),
+        _fact("Time for one pass", b.pass_seconds, o and o.pass_seconds, show_duration, less=True),
+        _fact("Label tokens kept", b.retention_ratio, o and o.retention_ratio, show_ratio),
+        _fact("Padding computed", b.padding_ratio, o and o.padding_ratio, show_ratio, less=True),
+    ]
+    peak, peak_before = _peak(best), _peak(other) if other else None
+    if peak is not None:
+        rows.append(
+            _fact("Peak memory", peak, peak_before, lambda n: show_bytes(int(n)), less=True)
+        )
+    return rows
+
+
+def settings(result: Result) -> list[Setting]:
+    """Return the winner's options and variables beside the reference's, changed ones first."""
+    best, other = result.best_trial, result.reference_trial or result.baseline_trial
+    if best is None:
+        return []
+    asked = result.job.options
+    before = {**asked, **(other.options if other else {})}
+    found = [
+        Setting(name, _value(before.get(name, ABSENT)), _value(value))
+        for name, value in best.options.items()
+    ]
+    env_before = {**result.job.env, **(other.env if other else {})}
+    found += [
+        Setting(f"env.{name}", _value(env_before.get(name, ABSENT)), _value(value))
+        for name, value in best.env.items()
+    ]
+    return sorted(found, key=lambda s: not s.changed)
+
+
+def outcome_counts(result: Result) -> dict[str, int]:
+    """Count the trials by outcome, most frequent first."""
+    names = [trial.report.ending.outcome.value for trial in result.trials]
+    return dict(sorted(((n, names.count(n)) for n in set(names)), key=lambda p: (-p[1], p[0])))
+
+
+def knob_text(trial: TrialRecord, result: Result) -> str:
+    """Write what distinguishes a trial from the baseline, or all its knobs when there is none."""
+    base = result.baseline_trial
+    knobs = trial.candidate.knobs
+    if base is not None and trial.candidate.key == base.candidate.key:
+        return "your own config"
+    if base is not None:
+        knobs = {n: mine for n, (mine, _) in trial.candidate.differences(base.candidate).items()}
+    return ", ".join(f"{name} {_value(value)}" for name, value in knobs.items())
+
+
+def _fact(label: str, best: float, other: Any, show: Any, *, less: bool = False) -> Fact:
+    if other is None:
+        return Fact(label, show(best), None)
+    better = None if show(best) == show(other) else (best < other) == less
+    return Fact(label, show(best), show(other), better, best > other)
+
+
+def _peak(trial: TrialRecord) -> int | None:
+    measurement = trial.report.measurement
+    return measurement.peaks.deciding_bytes if measurement else None
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return ", ".join(f"{k}: {_value(v)}" for k, v in value.items()) or "{}"
+    return "null" if value is None else str(value)

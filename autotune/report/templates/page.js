@@ -1,0 +1,68 @@
+"use strict";
+// Draws the charts and makes the table of probes sortable and filterable. Reaches no network.
+(function () {
+  const read = (id) => document.getElementById(id).textContent;
+  const figures = JSON.parse(read("chart-data"));
+  const dark = JSON.parse(read("dark-colours"));
+  const scheme = window.matchMedia("(prefers-color-scheme: dark)");
+
+  function coloured(figure) {
+    if (!scheme.matches) return JSON.parse(JSON.stringify(figure));
+    const swap = (key, value) => (typeof value === "string" && dark[value]) || value;
+    return JSON.parse(JSON.stringify(figure), swap);
+  }
+
+  function draw() {
+    for (const element of document.querySelectorAll("[data-chart]")) {
+      const figure = coloured(figures[element.dataset.chart]);
+      const narrow = element.clientWidth < 480;
+      figure.layout.autosize = true;
+      if (narrow) {
+        figure.layout.font.size = 11;
+        Object.assign(figure.layout.legend, { entrywidth: 92, font: { size: 11 } });
+      }
+      Plotly.react(element, figure.data, figure.layout, { responsive: true, displayModeBar: false });
+    }
+  }
+  if (Object.keys(figures).length) {
+    draw();
+    scheme.addEventListener("change", draw);
+  }
+
+  const table = document.getElementById("trials");
+  const body = table.tBodies[0];
+  const heads = Array.from(table.tHead.rows[0].cells);
+
+  function sortBy(column) {
+    const head = heads[column];
+    const down = head.getAttribute("aria-sort") === "ascending";
+    const number = head.querySelector("button").dataset.kind === "number";
+    const key = (row) => row.cells[column].dataset.key;
+    const rows = Array.from(body.rows).sort((one, two) => {
+      const a = key(one), b = key(two);
+      // What was not measured stays at the end, whichever way the others go.
+      if (a === "" || b === "") return (a === "") - (b === "");
+      const order = number ? Number(a) - Number(b) : a.localeCompare(b);
+      return down ? -order : order;
+    });
+    body.append(...rows);
+    heads.forEach((other) => other.setAttribute("aria-sort", "none"));
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+  }
+  heads.forEach((head, column) => {
+    head.querySelector("button").addEventListener("click", () => sortBy(column));
+  });
+
+  const filter = document.getElementById("outcome-filter");
+  const shown = document.getElementById("shown");
+  function show() {
+    let count = 0;
+    for (const row of body.rows) {
+      row.hidden = filter.value !== "" && row.dataset.outcome !== filter.value;
+      count += row.hidden ? 0 : 1;
+    }
+    shown.textContent = count === body.rows.length ? "" : count + " of " + body.rows.length + " shown";
+  }
+  filter.addEventListener("change", show);
+  show();
+})();

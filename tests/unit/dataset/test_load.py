@@ -1,0 +1,170 @@
+"""Loading rows, and the one sentence that comes instead when they cannot be loaded."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+
+from autotune.core.errors import BadInput
+from autotune.core.job import DatasetSource
+from autotune.dataset.load import load_rows, local_files
+
+datasets.disable_progress_bars()
+
+
+def load(path: Path | str, tmp_path: Path, split: str = "train", **source: Any) -> list[Any]:
+    rows = load_rows(DatasetSource(path=str(path), **source), split, cache_dir=tmp_path / "cache")
+    return list(rows)
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(path: Path | str, tmp_path: Path, split: str = "train", **source: Any) -> str:
+    with pytest.raises(BadInput) as caught:
+        load(path, tmp_path, split, **source)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("rows.jsonl", '{"text": "a"}\n{"text": "b"}\n'),
+        ("rows.ndjson", '{"text": "a"}\n\n{"text": "b"}\n'),
+        ("rows.json", '[{"text": "a"}, {"text": "b"}]'),
+        ("rows.csv", "text\na\nb\n"),
+        ("rows.tsv", "text\nа\n".replace("а", "a") + "b\n"),
+        ("rows.txt", "a\nb\n"),
+    ],
+)
+def test_text_files_are_loaded_by_their_ending(tmp_path: Path, name: str, text: str) -> None:
+    assert [{"text": "a"}, {"text": "b"}] == load(write(tmp_path / name, text), tmp_path)
+
+
+def test_compressed_files_are_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"text": "a"}\n'))
+    assert [{"text": "a"}] == load(path, tmp_path)
+
+
+def test_parquet_arrow_and_saved_folders_are_loaded(tmp_path: Path) -> None:
+    rows = datasets.Dataset.from_dict({"text": ["a", "b"]})
+    rows.to_parquet(str(tmp_path / "rows.parquet"))
+    rows.save_to_disk(str(tmp_path / "saved"))
+    datasets.DatasetDict({"train": rows, "val": rows.select([0])}).save_to_disk(
+        str(tmp_path / "splits")
+    )
+    expected = [{"text": "a"}, {"text": "b"}]
+    assert expected == load(tmp_path / "rows.parquet", tmp_path)
+    assert expected == load(tmp_path / "saved", tmp_path)
+    assert expected == load(next((tmp_path / "saved").glob("*.arrow")), tmp_path)
+    assert expected == load(tmp_path / "splits", tmp_path)
+    assert expected[:1] == load(tmp_path / "splits", tmp_path, "val")
+
+
+def test_a_folder_of_files_has_the_splits_its_names_say(tmp_path: Path) -> None:
+    write(tmp_path / "folder" / "train.jsonl", '{"text": "a"}\n')
+    write(tmp_path / "folder" / "test.jsonl", '{"text": "b"}\n')
+    assert [{"text": "a"}] == load(tmp_path / "folder", tmp_path)
+    assert [{"text": "b"}] == load(tmp_path / "folder", tmp_path, "test")
+    assert [{"text": "a"}, {"text": "b"}] == load(tmp_path / "folder", tmp_path, "train+test")
+
+
+def test_a_split_may_be_cut(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", '{"text": "a"}\n{"text": "b"}\n')
+    assert [{"text": "a"}] == load(path, tmp_path, "train[:50%]")
+
+
+def test_a_datasets_block_mixes_its_entries(tmp_path: Path) -> None:
+    one = write(tmp_path / "one.jsonl", '{"text": "a", "id": "1"}\n{"text": "b", "id": "2"}\n')
+    two = write(tmp_path / "two.jsonl", '{"text": "c"}\n{"text": "d"}\n')
+    blocks = (
+        {"path": "json", "data_files": str(one), "columns": ["text"], "fraction": 0.5},
+        {"path": str(two), "fraction": 0.5},
+    )
+    assert ["a", "b", "c", "d"] == [r["text"] for r in load("", tmp_path, blocks=blocks)]
+    assert [one, two] == local_files(DatasetSource(path="", blocks=blocks))
+
+
+def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", '{"text": "a"}\n')
+    assert "did you mean 'train.jsonl'" in refusal(tmp_path / "trian.jsonl", tmp_path)
+    assert "does not exist" in refusal(tmp_path / "nowhere" / "rows.jsonl", tmp_path)
+    blocks = ({"path": "json", "data_files": str(tmp_path / "tran.jsonl")},)
+    assert "did you mean 'train.jsonl'" in refusal("", tmp_path, blocks=blocks)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json", "rows.csv", "rows.parquet"])
+def test_an_empty_file_is_named_as_empty(tmp_path: Path, name: str) -> None:
+    message = refusal(write(tmp_path / name, ""), tmp_path)
+    assert name in message
+    assert "empty" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.json", "[]"), ("a.jsonl", "\n\n"), ("a.csv", "t\n")]
+)
+def test_a_file_without_rows_is_said_to_have_none(tmp_path: Path, name: str, text: str) -> None:
+    assert "holds no rows" in refusal(write(tmp_path / name, text), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("a.jsonl", '{"text": "a"}\n{"text":\n{"text": "c"}\n', "line 2"),
+        ("b.jsonl", '{"text": "a"}\n\n{"text": "b"\n', "line 3"),
+        ("c.json", '[{"text": "a"},\n{"text": }]', "line 2"),
+        ("d.jsonl", '"just a string"\n', "line 1"),
+        ("e.csv", "text,n\na,1\nb,2,3\n", "line 3"),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(
+    tmp_path: Path, name: str, text: str, line: str
+) -> None:
+    message = refusal(write(tmp_path / name, text), tmp_path)
+    assert line in message
+    assert name in message
+
+
+def test_a_file_that_is_not_what_its_ending_says_is_refused(tmp_path: Path) -> None:
+    assert "cannot be read" in refusal(write(tmp_path / "a.parquet", "no parquet"), tmp_path)
+    assert ".docx" in refusal(write(tmp_path / "a.docx", "x"), tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert "holds no" in refusal(tmp_path / "empty", tmp_path)
+
+
+def test_an_unknown_split_names_those_there_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", '{"text": "a"}\n')
+    message = refusal(path, tmp_path, "validation")
+    assert "'validation'" in message
+    assert "'train'" in message
+
+
+def test_a_datasets_block_says_which_column_is_missing(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", '{"text": "a"}\n')
+    blocks = ({"path": str(path), "columns": ["txt"]},)
+    assert "did you mean 'text'" in refusal("", tmp_path, blocks=blocks)
+
+
+def test_null_then_text_and_changing_types_load_as_they_are(tmp_path: Path) -> None:
+    rows = [{"m": [{"a": None}]}, {"m": [{"a": {"t": "x"}}]}, {"m": [{"a": {"t": 5}}]}]
+    path = write(tmp_path / "rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert rows == load(path, tmp_path)
+
+
+def test_local_files_leave_the_users_cache_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", home)
+    load(write(tmp_path / "rows.jsonl", '{"text": "a"}\n'), tmp_path)
+    assert not home.exists()
+    assert any((tmp_path / "cache").rglob("*.arrow"))

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autotune.core.candidate import Candidate
+from autotune.core.memory import Peaks
+from autotune.core.outcome import Ending, Outcome, Phase
+from autotune.core.result import Result
+from autotune.report import compare, parse_thresholds, render_comparison
+from tests.golden.check import assert_golden
+from tests.support.results import cpu_result, gpu_result, nothing_fits_result, with_best
+
+
+def changed(*, peak: float = 1.0, speed: float = 1.0, steps: float = 1.0) -> Result:
+    """Return the sample result with its winner's numbers multiplied."""
+    result = gpu_result()
+    best = result.best_trial
+    assert best is not None
+    assert best.estimate is not None
+    measurement = best.report.measurement
+    assert measurement is not None
+    peaks = {
+        name: None if value is None else int(value * peak)
+        for name, value in measurement.peaks.model_dump(exclude={"absent"}).items()
+    }
+    timed = tuple(
+        s.model_copy(update={"seconds": s.seconds * steps}) for s in measurement.timed_steps
+    )
+    measured = measurement.model_copy(update={"peaks": Peaks(**peaks), "timed_steps": timed})
+    rate = best.estimate.useful_tokens_per_s * speed
+    return with_best(
+        result,
+        estimate=best.estimate.model_copy(update={"useful_tokens_per_s": rate}),
+        report=best.report.model_copy(update={"measurement": measured}),
+    )
+
+
+def verdicts(current: Result, *thresholds: str, **options: Any) -> dict[str, str]:
+    made = compare(gpu_result(), current, parse_thresholds(thresholds), **options)
+    return {row.name: row.verdict for row in made.rows if row.verdict != "not checked"}
+
+
+def test_equal_results_pass() -> None:
+    made = compare(gpu_result(), gpu_result(), parse_thresholds([]))
+    assert made.passed
+    assert {"peak_memory": "ok", "throughput": "ok"} == verdicts(gpu_result())
+
+
+@pytest.mark.parametrize(
+    ("current", "expected"),
+    [
+        (changed(peak=1.02), {"peak_memory": "ok", "throughput": "ok"}),
+        (changed(peak=1.04), {"peak_memory": "regression", "throughput": "ok"}),
+        (changed(peak=0.5, speed=2.0), {"peak_memory": "ok", "throughput": "ok"}),
+        (changed(speed=0.96), {"peak_memory": "ok", "throughput": "ok"}),
+        (changed(speed=0.9), {"peak_memory": "ok", "throughput": "regression"}),
+    ],
+)
+def test_only_what_got_worse_by_more_than_allowed_is_a_regression(
+    current: Result, expected: dict[str, str]
+) -> None:
+    assert expected == verdicts(current)
+
+
+def test_a_change_beyond_the_threshold_but_within_the_noise_is_no_regression() -> None:
+    assert {"throughput": "within noise"} == verdicts(changed(speed=0.99), "throughput:-0.5%")
+    assert {"throughput": "regression"} == verdicts(changed(speed=0.9), "throughput:-0.5%")
+
+
+def test_step_times_of_one_shape_are_compared_step_by_step() -> None:
+    made = compare(gpu_result(), changed(steps=1.05), parse_thresholds(["step_time:+1%"]))
+    assert ("regression", pytest.approx(0.0, abs=1e-9)) == (
+        made.rows[0].verdict,
+        made.rows[0].noise,
+    )
+
+
+def test_each_of_the_four_peaks_has_its_own_threshold() -> None:
+    names = ["allocated", "reserved", "process", "device"]
+    expected = {f"peak_memory.{name}": "regression" for name in names}
+    assert expected == verdicts(changed(peak=1.1), *(f"peak_memory.{n}:+5%" for n in names))
+
+
+def test_speed_as_a_ratio_ignores_how_fast_the_machine_is() -> None:
+    assert {"throughput": "ok"} == verdicts(changed(speed=0.5), "throughput:-5%", speed="ratio")
+
+
+def test_unlike_machines_and_versions_are_refused_unless_allowed() -> None:
+    other = gpu_result()
+    device = other.device.model_copy(update={"name": "NVIDIA H100"})
+    versions = {**other.environment.versions, "torch": "2.14.0"}
+    other = other.model_copy(
+        update={
+            "device": device,
+            "environment": other.environment.model_copy(update={"versions": versions}),
+        }
+    )
+    refused = compare(gpu_result(), other, parse_thresholds([]))
+    assert not refused.passed
+    assert (
+        "device: NVIDIA A10G in the baseline, NVIDIA H100 now",
+        "torch: 2.13.0 in the baseline, 2.14.0 now",
+    ) == refused.refusals
+    allowed = compare(gpu_result(), other, parse_thresholds([]), allow_different=True)
+    assert allowed.passed
+    assert refused.refusals == allowed.differences
+
+
+def test_other_rows_are_refused() -> None:
+    refusals = compare(gpu_result(), cpu_result(), parse_thresholds([])).refusals
+    assert any(text.startswith("kind of device") for text in refusals)
+
+
+def test_a_flipped_knob_is_named_beside_the_regression_it_makes() -> None:
+    best = gpu_result().best_trial
+    assert best is not None
+    knobs = {**best.candidate.knobs, "gradient_checkpointing": "none"}
+    current = changed(peak=1.3)
+    flipped = with_best(current, candidate=Candidate(knobs=knobs))
+    flipped = flipped.model_copy(update={"best": Candidate(knobs=knobs).key})
+    made = compare(gpu_result(), flipped, parse_thresholds([]))
+    assert ["peak_memory"] == [row.name for row in made.regressions]
+    assert ("gradient_checkpointing: selective in the baseline, none now",) == made.differences
+
+
+def test_what_was_not_measured_is_a_refusal_and_never_a_pass() -> None:
+    thresholds = parse_thresholds(["peak_memory.device:+3%"])
+    made = compare(cpu_result(), cpu_result(), thresholds)
+    assert not made.passed
+    assert (
+        "the baseline holds no peak_memory.device",
+        "the current result holds no peak_memory.device",
+    ) == made.refusals
+
+
+def test_a_baseline_without_a_measured_candidate_is_refused() -> None:
+    made = compare(nothing_fits_result(), gpu_result(), parse_thresholds([]))
+    assert "the baseline holds no measured candidate" in made.refusals
+
+
+def test_a_configuration_that_no_longer_fits_fails() -> None:
+    made = compare(gpu_result(), nothing_fits_result(), parse_thresholds([]))
+    assert "nothing fits" == made.failed
+    assert not made.passed
+
+
+def test_a_single_probe_that_ends_badly_fails_with_its_reason() -> None:
+    result = gpu_result()
+    best = result.best_trial
+    assert best is not None
+    ending = Ending(outcome=Outcome.OOM_DEVICE, phase=Phase.STEADY, reason="needs 30 GiB")
+    report = best.report.model_copy(update={"ending": ending, "measurement": None})
+    only = best.model_copy(update={"report": report, "estimate": None})
+    current = result.model_copy(update={"trials": (only,), "best": None})
+    assert "needs 30 GiB" == compare(gpu_result(), current, parse_thresholds([])).failed
+
+
+def test_a_comparison_as_markdown_equals_its_golden_file() -> None:
+    texts = parse_thresholds(["peak_memory:+3%", "throughput:-5%", "step_time:+0.1s"])
+    made = compare(gpu_result(), changed(peak=1.05, speed=0.97), texts)
+    assert_golden("report/comparison.md", render_comparison(made))
+
+
+def test_a_refused_comparison_says_so_first() -> None:
+    made = compare(gpu_result(), cpu_result(), parse_thresholds([]))
+    assert render_comparison(made).startswith("### autotune compare: no verdict\n")
