@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from autotune.core.candidate import Candidate
-from autotune.core.errors import BadInput, Interrupted
+from autotune.core.errors import BadInput, Interrupted, ToolFailure
 from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_bytes
 from autotune.emit import build_config, trainer_kwargs, write_emitted
 from autotune.emit.dataset_file import write_dataset
-from autotune.intake.folder import open_folder
+from autotune.intake.folder import discard_folder, open_folder
 from autotune.intake.job import Origin, build_job, cache_dir
 from autotune.intake.objects import as_paths
 from autotune.intake.request import Request, resumed_request, save_request
@@ -129,9 +128,10 @@ class _Run:
             with self._runner() as runner:
                 return self._plan(runner)
         finally:
-            shutil.rmtree(self._out_dir, ignore_errors=True)
+            discard_folder(self._out_dir)
 
     def run(self) -> Result:
+        keep = False
         try:
             with self._runner() as runner:
                 plan = self._plan(runner)
@@ -139,9 +139,12 @@ class _Run:
                 return self._go()
         except KeyboardInterrupt as error:
             raise self._interrupted() from error
+        except ToolFailure:
+            keep = True  # its log is what explains it
+            raise
         finally:
-            if not any((self._out_dir / "trials").glob("*.json")):
-                shutil.rmtree(self._out_dir, ignore_errors=True)
+            if not keep and not any((self._out_dir / "trials").glob("*.json")):
+                discard_folder(self._out_dir)
 
     def _runner(self) -> Runner:
         logs = self._out_dir / "logs"
@@ -168,7 +171,7 @@ class _Run:
         plan = Plan(
             facts=facts,
             prepared=prepared,
-            budget=_budget(self._memory, self._headroom, prepared),
+            budget=_budget(self._memory or self._origin.memory_bytes, self._headroom, prepared),
             space=enumerate_space(self._space, facts, pinned),
             limits=self._limits,
             notices=_notices(self._origin, prepared),

@@ -45,10 +45,10 @@ def print_result(result: Result, console: Console) -> None:
         f"{numbers.sequences_per_update:.2f} sequences per update",
     ]
     if measured.worst_tokens:
-        rows = f" (rows {', '.join(map(str, measured.worst_rows[:4]))} ...)"
+        named = ", ".join(str(row + 1) for row in measured.worst_rows[:4])
         lines.append(
             f"      memory measured on the worst batch: {max(measured.worst_tokens)} tokens in its "
-            f"longest row{rows if measured.worst_rows else ''}"
+            f"longest row{f' (rows {named}, ...)' if named else ''}"
         )
     if result.pays_back_seconds is not None:
         lines.append(

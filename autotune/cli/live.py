@@ -28,9 +28,15 @@ _STYLE = {Outcome.FITS: "green", Outcome.OOM_DEVICE: "yellow", Outcome.OOM_HOST:
 class LiveView(Watcher):
     """Show what a run does while it does it."""
 
-    def __init__(self, console: Console) -> None:
-        """Take the console of progress; it decides between a live table and lines."""
+    def __init__(self, console: Console, *, plan_goes_elsewhere: bool = False) -> None:
+        """Take the console of progress; it decides between a live table and lines.
+
+        Args:
+            console: where to.
+            plan_goes_elsewhere: the plan is the result (``--dry-run``) and is not repeated here.
+        """
         self._console = console
+        self._quiet = plan_goes_elsewhere
         self._plan: Plan | None = None
         self._trials: list[TrialRecord] = []
         self._start = time.monotonic()
@@ -65,6 +71,8 @@ class LiveView(Watcher):
     def planned(self, plan: Plan) -> None:
         """Say what is known before the first probe."""
         self._plan = plan
+        if self._quiet:
+            return
         for line in plan_lines(plan):
             self._console.print(line, markup=False)
 
@@ -133,16 +141,22 @@ def plan_lines(plan: Plan) -> list[str]:
         f"probes may use {show_bytes(budget.usable_bytes)}",
         f"model    {plan.prepared.model.name} ({plan.prepared.model.model_type})",
         f"rows     {rows.rows_used} of {rows.rows_given} used, layout {rows.layout}, "
-        f"{rows.tokens:,} tokens; length quantiles {quantiles} (longest is row {rows.longest_row})",
+        f"{rows.tokens:,} tokens; length quantiles {quantiles} (longest is row {rows.longest_row + 1})",
     ]
     for choice in plan.space.choices.get("max_length", ()):
         if isinstance(choice, int):
             kept = lengths.retention_ratio(choice, plan.facts.reference_length)
             cut = lengths.rows_cut(choice)
+            dropped = 1.0 - lengths.tokens_kept(choice) / max(1, rows.tokens)
             lines.append(
-                f"         max_length {choice}: cuts {cut} of {len(lengths)} rows, keeps "
-                f"{show_ratio(kept)} of the label tokens"
+                f"         max_length {choice}: cuts {cut} of {len(lengths)} rows, drops "
+                f"{dropped:.1%} of all tokens, keeps {show_ratio(kept)} of the reference's label "
+                "tokens (unpacked)"
             )
+    lines.append(
+        f"         reference: rows cut at {plan.facts.reference_length} tokens "
+        "(your max_length, else the model's positions)"
+    )
     lines.append(
         f"space    {len(plan.space.candidates)} valid candidates "
         f"({plan.space.merged} merged with an equal one); effective batch "

@@ -74,7 +74,8 @@ def _unrecognised(columns: Mapping[str, Column], trainer: Trainer, text_field: s
         if name in columns and columns[name].kind in ("objects", "object"):
             return _unknown_keys(columns[name])
     choices = accepted(trainer)
-    shown = "; ".join(" + ".join(layout.columns(text_field)) for layout in choices)
+    wanted = (" + ".join(layout.columns(text_field)) for layout in choices)
+    shown = "; ".join(dict.fromkeys(wanted))
     found = ", ".join(f"{c.name} ({KIND_WORDS[c.kind]})" for c in columns.values())
     message = (
         f"the data set's columns do not fit trl {trainer.value}. Found: {found}. "
@@ -126,6 +127,7 @@ def _advice(columns: Mapping[str, Column], choices: list[Layout], text_field: st
         kinds = layout.needs.get(name) or layout.needs[next(iter(layout.needs))]
         words = " or ".join(sorted(KIND_WORDS[kind] for kind in kinds))
         steps.append(f"make column {name!r} hold {words}")
+    steps += [f"remove column {name!r}" for name in layout.unlike if name in columns]
     if not steps:
         steps.append("make its columns all text or all messages")
     return f"The closest layout is {wanted}: {', '.join(steps)}."

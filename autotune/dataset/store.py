@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 #: Raised when preparation itself changes what it writes.
-FORMAT = 1
+FORMAT = 2
 _CHUNK_BYTES = 2**20
 
 

@@ -10,6 +10,9 @@ from autotune.core.errors import BadInput
 from autotune.core.job import Job
 from autotune.intake.request import Request
 
+#: Parent of the folders of runs without ``--out``.
+RUNS_DIR = "autotune-runs"
+
 
 def open_folder(request: Request, job: Job) -> Path:
     """Make the run's folder, or open it to resume.
@@ -21,7 +24,7 @@ def open_folder(request: Request, job: Job) -> Path:
         out_dir = Path(request.out).expanduser()
     else:
         name = Path(job.model).name.replace("/", "-")
-        out_dir = Path("autotune-runs") / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+        out_dir = Path(RUNS_DIR) / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
     if request.resume:
         if request.out is None or not (out_dir / "trials").is_dir():
             raise BadInput(
@@ -46,3 +49,14 @@ def open_folder(request: Request, job: Job) -> Path:
     except OSError as error:
         raise BadInput(f"the folder {out_dir} cannot be made: {error}") from error
     return out_dir
+
+
+def discard_folder(out_dir: Path) -> None:
+    """Remove a folder in which nothing was measured, and the runs folder when that leaves it empty.
+
+    Args:
+        out_dir: a folder made by `open_folder`.
+    """
+    shutil.rmtree(out_dir, ignore_errors=True)
+    if out_dir.parent.name == RUNS_DIR and not any(out_dir.parent.iterdir()):
+        out_dir.parent.rmdir()

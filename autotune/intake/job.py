@@ -21,6 +21,7 @@ class Origin:
     """What is known of the user's input beside the job."""
 
     demo_model: bool
+    memory_bytes: int | None
     notices: tuple[str, ...]
 
 
@@ -64,7 +65,9 @@ def build_job(request: Request) -> tuple[Job, Origin]:
         source = DatasetSource(path=str(demo.rows_path()))
         if not demo_model:
             notices.append("No data set was named: the embedded demo rows are used.")
+    memory_bytes = None
     if demo_model and request.dataset is None and request.config is None:
+        memory_bytes = demo.MEMORY_BYTES
         base = parse_user_config(demo.base_config_path().read_text("utf-8"), "demo.yaml")
         config = replace(config, text=base.text, options=base.options)
         notices.append("No model and no data set were named: this is the embedded demo job.")
@@ -89,7 +92,7 @@ def build_job(request: Request) -> tuple[Job, Origin]:
         weights=_one_of(request.weights, ("random", "real"), "--weights"),
         seed=request.seed,
     )
-    return job, Origin(demo_model, tuple(notices))
+    return job, Origin(demo_model, memory_bytes, tuple(notices))
 
 
 def _one_of(value: str, known: tuple[str, ...], option: str) -> Any:

@@ -15,6 +15,8 @@ from autotune.knobs.facts import Facts
 
 #: Largest relative deviation of sequences per update from the user's (DESIGN.md 5.4).
 EFFECTIVE_BATCH_TOLERANCE = 0.10
+#: Options that count optimizer updates.
+STEP_COUNTED = ("max_steps", "warmup_steps", "save_steps", "eval_steps", "logging_steps")
 
 
 @dataclass(frozen=True)
@@ -105,14 +107,32 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
         per_row = facts.sequences_per_row(length, packing)
     accumulation = max(1, round(facts.effective_batch / (batch * per_row)))
     options["gradient_accumulation_steps"] = accumulation
+    sequences = batch * accumulation * per_row
+    options.update(_same_samples(sequences, facts))
     changed = {k: v for k, v in options.items() if _differs(k, v, facts) or k == "max_length"}
     return Settings(
         options=changed,
         env={},
         pretruncate_tokens=pretruncate,
         accumulation=accumulation,
-        sequences_per_update=batch * accumulation * per_row,
+        sequences_per_update=sequences,
     )
+
+
+def _same_samples(sequences: float, facts: Facts) -> dict[str, Any]:
+    """Re-derive the user's step-counted settings to the same number of samples (DESIGN.md 5.4).
+
+    Values below 1 are shares of the run and stay; so do values the user left to TRL.
+    """
+    factor = facts.effective_batch / sequences
+    found: dict[str, Any] = {}
+    for name in STEP_COUNTED:
+        value = facts.job.options.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1:
+            scaled = max(1, round(value * factor))
+            if scaled != value:
+                found[name] = scaled
+    return found
 
 
 def _differs(name: str, value: Any, facts: Facts) -> bool:

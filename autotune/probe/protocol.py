@@ -54,6 +54,7 @@ class ProbeSpec(Frozen):
         plan: which rows.
         pretruncate_tokens: length rows are cut to before TRL sees them.
         cap_bytes: memory the candidate may use above the start; None measures without a cap.
+        device_total_bytes: memory of the device; a peak above it has spilled. None: unknown.
         memory_only: stop after the memory phase.
         timed_steps: least number of timed micro-steps.
         timed_rows: least number of rows timed.
@@ -69,6 +70,7 @@ class ProbeSpec(Frozen):
     plan: RowPlan
     pretruncate_tokens: int | None = None
     cap_bytes: int | None = None
+    device_total_bytes: int | None = None
     memory_only: bool = False
     timed_steps: int = 8
     timed_rows: int = 64

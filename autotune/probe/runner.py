@@ -126,6 +126,7 @@ class Runner:
             cap_bytes=spec.cap_bytes,
             device=spec.device,
             log_tail=_tail(done.log_file),
+            device_total_bytes=spec.device_total_bytes,
         )
         ending, needed = classify(observed)
         return ProbeReport(

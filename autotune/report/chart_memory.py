@@ -5,7 +5,15 @@ from __future__ import annotations
 from autotune.core.result import Result
 from autotune.core.units import show_bytes
 from autotune.report import palette
-from autotune.report.figure import Chart, band, base_layout, checked, line, memory_unit, note
+from autotune.report.figure import (
+    Chart,
+    base_layout,
+    budget_marks,
+    checked,
+    is_near,
+    memory_unit,
+    peak_bytes,
+)
 from autotune.report.summary import reference_name
 
 _PEAKS = {
@@ -13,6 +21,13 @@ _PEAKS = {
     "reserved_bytes": "reserved",
     "process_bytes": "process",
     "device_used_bytes": "device used",
+}
+
+_MEANS = {
+    "allocated": "allocated is what tensors held",
+    "reserved": "reserved what the allocator took",
+    "process": "process what the system counts for it",
+    "device used": "device used what everybody used",
 }
 
 
@@ -25,7 +40,9 @@ def memory(result: Result) -> Chart | None:
     series = [(t, n, c) for t, n, c in pairs if t is not None and t.report.measurement is not None]
     if not series:
         return None
-    unit, unit_name = memory_unit(result.budget.total_bytes)
+    highest = max(peak_bytes(t) or 0 for t, _, _ in series)
+    near = is_near(result.budget.total_bytes, highest)
+    unit, unit_name = memory_unit(result.budget.total_bytes if near else highest)
     data, said = [], []
     # Bars are stacked from the bottom, so the winner is added last to lie on top.
     for trial, name, colour in reversed(series):
@@ -50,21 +67,17 @@ def memory(result: Result) -> Chart | None:
                 "marker": {"color": colour},
             }
         )
+    shown = [word for word in _PEAKS.values() if any(word in trace["y"] for trace in data)]
     layout = base_layout(unit_name, "")
     layout["barmode"] = "group"
     layout["bargap"] = 0.25
     layout["legend"]["traceorder"] = "reversed"
-    total = result.budget.total_bytes / unit
-    layout["shapes"] = [
-        band(result.budget.usable_bytes / unit, total),
-        line(total, palette.BUDGET),
-    ]
-    layout["annotations"] = [note(total, "budget")]
+    layout |= budget_marks(result.budget, unit) if near else {}
     return Chart(
         "memory",
-        "Peak memory, four ways to count",
-        "Allocated is what tensors held, reserved what the allocator took, process what the system "
-        "counts for it, device what everybody used; all above the start of the process.",
+        "Peak memory",
+        f"Counted in {len(shown)} ways: {', '.join(_MEANS[word] for word in shown)}; "
+        "all above the start of the process.",
         "; ".join(said[::-1]),
         checked(data, layout),
     )

@@ -13,24 +13,32 @@ from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report import palette
 from autotune.report.figure import (
     Chart,
-    band,
     base_layout,
+    budget_marks,
     checked,
-    line,
+    is_near,
     memory_unit,
-    note,
     peak_bytes,
 )
 from autotune.report.summary import knob_text, reference_name
 
+_NEAR = "Crosses on top did not fit; the shaded band is the headroom that is kept free."
+
 
 def pareto(result: Result) -> Chart | None:
     """Time for one pass against peak memory, one point for every probe; None without a fit."""
-    fitting = [t for t in result.trials if t.estimate is not None and peak_bytes(t) is not None]
+    fitting = [
+        t
+        for t in result.trials
+        # Confirmations are the same candidates once more.
+        if t.estimate is not None and peak_bytes(t) is not None and t.role != "confirmation"
+    ]
     if not fitting:
         return None
-    every = [*(peak_bytes(t) or 0 for t in fitting), result.budget.total_bytes]
-    unit, memory_name = memory_unit(max(every))
+    highest = max(peak_bytes(t) or 0 for t in fitting)
+    misfits = [t for t in result.trials if t.report.ending.outcome.is_memory]
+    near = bool(misfits) or is_near(result.budget.total_bytes, highest)
+    unit, memory_name = memory_unit(max(highest, result.budget.total_bytes if near else 0))
     time_unit, time_name = _time_unit(max(_score(t) for t in fitting))
     top = max(_score(t) for t in fitting) * 1.1 / time_unit
 
@@ -63,7 +71,6 @@ def pareto(result: Result) -> Chart | None:
     others = [t for t in fitting if t.candidate.key not in special]
     if others:
         data.append(points(others, "fits", color=palette.TRIAL, size=11, line=edge))
-    misfits = [t for t in result.trials if t.report.ending.outcome.is_memory]
     if misfits:
         data.append(_misfits(misfits, result, unit, top))
     for trial, name, colour, symbol in (
@@ -73,16 +80,14 @@ def pareto(result: Result) -> Chart | None:
         if trial in fitting:
             size = 20 if symbol == "star" else 15
             data.append(points([trial], name, color=colour, symbol=symbol, size=size, line=edge))
-    usable, total = (b / unit for b in (result.budget.usable_bytes, result.budget.total_bytes))
     layout = base_layout(f"peak memory ({memory_name})", f"time for one pass ({time_name})")
     layout["yaxis"]["rangemode"] = "tozero"
-    layout["shapes"] = [band(usable, total), line(total, palette.BUDGET)]
-    layout["annotations"] = [note(total, "budget")]
+    layout |= budget_marks(result.budget, unit) if near else {}
     return Chart(
         "pareto",
         "Time against memory",
-        "Further down is faster, further left needs less memory. Crosses on top did not fit; "
-        "the shaded band is the headroom that is kept free.",
+        "Further down is faster, further left needs less memory. "
+        + (_NEAR if near else f"The budget, {show_bytes(result.budget.total_bytes)}, is far off."),
         f"{len(fitting)} probes that fit and {len(misfits)} that did not, "
         "time for one pass against peak memory",
         checked(data, layout),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from autotune.core.job import Budget
 from autotune.core.result import TrialRecord
 from autotune.report import palette
 
@@ -69,6 +70,25 @@ def base_layout(x_title: str, y_title: str) -> dict[str, Any]:
         "legend": {"orientation": "h", "x": 0, "y": 1.07, "yanchor": "bottom"},
         # Without this a finger on the chart drags it instead of scrolling the page.
         "dragmode": False,
+    }
+
+
+def is_near(budget: int, peak: int) -> bool:
+    """Say whether a budget and the highest peak, in bytes, can share an axis."""
+    return budget <= 2.5 * peak
+
+
+def budget_marks(budget: Budget, unit: float) -> dict[str, Any]:
+    """Return the layout's marks of a budget on an x axis of memory.
+
+    Args:
+        budget: the budget and its headroom.
+        unit: bytes in one unit of the axis.
+    """
+    usable, total = budget.usable_bytes / unit, budget.total_bytes / unit
+    return {
+        "shapes": [band(usable, total), line(total, palette.BUDGET)],
+        "annotations": [note(total, "budget")],
     }
 
 

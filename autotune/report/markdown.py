@@ -30,7 +30,7 @@ def render(result: Result) -> str:
     if shown.device.kind == "cpu":
         parts.append(f"> **{summary.CPU_REMARK}**")
     parts += [_bullets(summary.sentences(shown)), _facts(shown), _settings(shown)]
-    parts += [_nearest(shown), _bullets(shown.notices), _trials(shown), _skipped(shown)]
+    parts += [_nearest(shown), _bullets(summary.notices(shown)), _trials(shown), _skipped(shown)]
     document = "\n\n".join(part for part in parts if part) + "\n"
     if len(document) <= MAX_CHARACTERS:
         return document

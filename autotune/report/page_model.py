@@ -26,7 +26,7 @@ def page_values(result: Result) -> dict[str, Any]:
         "best": best,
         "on_cpu": result.device.kind == "cpu",
         "cpu_remark": summary.CPU_REMARK,
-        "sentences": summary.sentences(result),
+        "sentences": [*summary.sentences(result), *summary.notices(result)],
         "facts": [f for f in summary.facts(result) if f.label != "Peak memory"],
         "bar": _bar(result),
         "settings": summary.settings(result),
@@ -121,7 +121,7 @@ def _trials(result: Result) -> list[dict[str, Any]]:
             {
                 "number": trial.number,
                 "role": trial.role,
-                "best": row["is_best"],
+                "best": row["is_best"] and trial.role != "confirmation",
                 "outcome": row["outcome"],
                 "what": summary.knob_text(trial, result),
                 "knobs": {k.removeprefix(KNOB): v for k, v in row.items() if k.startswith(KNOB)},

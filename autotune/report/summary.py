@@ -104,6 +104,11 @@ def sentences(result: Result) -> list[str]:
     return found
 
 
+def notices(result: Result) -> list[str]:
+    """Return the remarks for the reader, without the one that every report has on top."""
+    return [notice for notice in result.notices if notice != CPU_REMARK]
+
+
 def nearest_miss(result: Result) -> TrialRecord | None:
     """Return the trial that was nearest to fitting, None when none says what it needs."""
     known = [t for t in result.trials if t.report.needed_bytes is not None]

@@ -128,16 +128,7 @@ def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
         found.append(f"Your own config {verb}: {ending.reason} (phase {ending.phase.value}).")
     if run.prepared.device.kind == "cpu":
         found.append("Measured on a CPU: not a recommendation for a GPU.")
-    job, profile = run.facts.job, run.prepared.profile
-    implicit = "max_length" not in job.options and run.facts.option("max_length")
-    if implicit and run.facts.lengths.longest > int(implicit):
-        cut = run.facts.lengths.rows_cut(int(implicit))
-        kept = run.facts.lengths.retention_ratio(int(implicit))
-        found.append(
-            f"TRL's default max_length of {implicit} would cut {cut} of {profile.rows_used} rows "
-            f"and keep {show_ratio(kept)} of the label tokens; set max_length to decide it."
-        )
-    if job.weights == "random":
+    if run.facts.job.weights == "random":
         found.append(
             "Probes used random weights built from the model's config: same memory and speed."
         )

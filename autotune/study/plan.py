@@ -39,6 +39,7 @@ def probe_spec(
         plan=row_plan(candidate, facts),
         pretruncate_tokens=settings.pretruncate_tokens,
         cap_bytes=budget.usable_bytes,
+        device_total_bytes=facts.device.total_bytes,
     )
 
 

@@ -20,6 +20,7 @@ from autotune.knobs.catalog import user_candidate
 from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical, settings
+from autotune.probe.classify import starved
 from autotune.probe.protocol import ProbeSpec
 from autotune.probe.runner import Prober
 from autotune.spaces.enumerate import Enumerated
@@ -183,8 +184,19 @@ class Search:
         return record
 
     def _measure(self, spec: ProbeSpec, name: str) -> ProbeReport:
-        deadline = self.limits.probe_s
-        return self.prober.probe(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
+        def probe(spec: ProbeSpec, name: str) -> ProbeReport:
+            deadline = self.limits.probe_s
+            return self.prober.probe(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
+
+        report = probe(spec, name)
+        if report.ending.outcome is not Outcome.CRASHED or spec.cap_bytes is None:
+            return report
+        # Starved libraries die in many ways (a failed primitive, a signal). Look once more without
+        # the cap: a candidate that then runs and needs more than it had was out of memory.
+        room = int(0.9 * self.facts.device.free_bytes)
+        free = spec.model_copy(update={"cap_bytes": room, "memory_only": True})
+        second = probe(free, f"{name}-uncapped")
+        return starved(report, second, spec.cap_bytes)
 
     def _verdict(self, record: TrialRecord) -> tuple[float | None, float | None]:
         """Return the objective and the violation Optuna is told; None fails the trial."""

@@ -5,6 +5,7 @@ Knows which dataclass owns an option; knows nothing of probes, candidates or fil
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -121,8 +122,8 @@ def parse_options(trainer: Trainer, options: Mapping[str, Any]) -> dict[str, Any
     parser.set_defaults_with_config(**dict(options))
     try:
         parsed = parser.parse_args_into_dataclasses(args=[])
-    except SystemExit as error:
-        raise BadInput("TRL's parser refused the options.", str(error)) from error
+    except (SystemExit, argparse.ArgumentError) as error:
+        raise BadInput(f"TRL's parser refuses the config: {error}.") from error
     except (ValueError, TypeError, ImportError) as error:
         raise BadInput(f"TRL refuses this config: {error}") from error
     by_owner = dict(zip(("script", "training", "model", "mixture"), parsed, strict=True))

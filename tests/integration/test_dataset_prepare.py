@@ -172,14 +172,14 @@ def test_prepared_rows_are_the_tokens_a_real_run_would_train_on(
     assert [row["labels"][:9] for row in mine] == list(trainer.train_dataset["labels"])
 
 
-def test_nothing_is_tokenised_twice(
-    run: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_tokenised_twice(run: Prepare, tmp_path: Path) -> None:
     rows = [{"text": f"only here {n}"} for n in range(5)]
-    first = run(rows)
-    # a second preparation that reached TRL would fail here
-    monkeypatch.setattr("autotune.dataset.prepare.prepare_with_trl", None)
-    again = run(rows, out_dir=tmp_path / "again")
+    steps: list[str] = []
+    first = run(rows, progress=lambda step, _: steps.append(step))
+    assert ["load", "recognise", "tokenise", "measure"] == steps
+    steps.clear()
+    again = run(rows, out_dir=tmp_path / "again", progress=lambda step, _: steps.append(step))
+    assert [] == steps
     assert first.fingerprint == again.fingerprint
     assert str((tmp_path / "again" / "rows").resolve()) == again.rows_dir
     assert rows_of(first)["input_ids"] == rows_of(again)["input_ids"]
@@ -236,6 +236,13 @@ def test_calls_the_template_drops_are_counted(run: Prepare) -> None:
     rows = [{"messages": [USER, {"role": "assistant", "content": "", "tool_calls": [call]}]}]
     assert "silenced-calls" in codes(run(rows, tokenizer="deaf"))
     assert "silenced-calls" not in codes(run(rows))
+
+
+def test_answers_beside_a_prompt_nobody_reads_are_remarked(run: Prepare) -> None:
+    rows = [{"question": "q", "chosen": "a", "rejected": "b"}]
+    profile = run(rows, trainer=Trainer.DPO)
+    assert "unread-prompt" in codes(profile)
+    assert "'question' is not read" in profile.notices[-1].message
 
 
 def test_a_row_the_template_refuses_is_named(run: Prepare, tokenizers: dict[str, Path]) -> None:

@@ -73,7 +73,7 @@ def test_the_page_draws_without_an_error_and_without_overflow(
     assert [] == browser.get_log("browser")
     size = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
     scroll, client = browser.execute_script(size)
-    assert (width, width) == (scroll, client)
+    assert scroll <= client <= width
 
 
 def test_every_chart_is_drawn_with_its_marks(browser: Any, tmp_path: Path) -> None:
@@ -135,11 +135,13 @@ def test_dark_surroundings_change_page_and_charts(browser: Any, tmp_path: Path) 
 
 
 def test_hostile_names_are_shown_and_do_not_run(browser: Any, tmp_path: Path) -> None:
-    result = with_best(with_job(gpu_result(), model=EVIL), note=EVIL, options={EVIL: EVIL})
-    opened(browser, tmp_path, result.model_copy(update={"notices": (EVIL,)}))
+    long = EVIL + "x" * 400
+    result = with_best(with_job(gpu_result(), model=EVIL), note=long, options={long: long})
+    opened(browser, tmp_path, result.model_copy(update={"notices": (long,)}), width=400)
     assert browser.execute_script("return window.pwned === undefined")
     assert EVIL in browser.find_element("css selector", ".where").text
     assert [] == browser.find_elements("css selector", "main img")
+    assert 400 == browser.execute_script("return document.documentElement.scrollWidth")
 
 
 def test_the_page_loads_nothing(browser: Any, tmp_path: Path) -> None:

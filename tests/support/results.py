@@ -6,7 +6,7 @@ Numbers are plausible and fixed; nothing is measured here. Change a document wit
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from autotune.core.candidate import Candidate
 from autotune.core.environment import Device, Environment
@@ -18,6 +18,7 @@ from autotune.core.profile import DatasetProfile, LengthHistogram, Notice
 from autotune.core.result import Estimate, Ratio, Result, Skipped, TrialRecord
 
 GIB = 2**30
+Role = Literal["baseline", "search", "confirmation"]
 
 #: A config as people write it: comments, an own order, spellings YAML 1.1 and 1.2 read differently.
 OWN_YAML = """\
@@ -144,7 +145,7 @@ def fitting_trial(
     accumulation: int = 4,
     more: dict[str, Any] | None = None,
     env: dict[str, str] | None = None,
-    role: str = "search",
+    role: Role = "search",
     changes: str = "neutral",
     retention: float = 1.0,
     padding: float = 0.3,
@@ -213,7 +214,7 @@ def failed_trial(
     *,
     detail: str = "",
     needed_bytes: int | None = None,
-    role: str = "search",
+    role: Role = "search",
 ) -> TrialRecord:
     """Return a trial that did not fit or did not run."""
     return TrialRecord(

@@ -107,7 +107,7 @@ def run(
         force=force,
     )
     terminate_like_ctrl_c()
-    view = LiveView(err())
+    view = LiveView(err(), plan_goes_elsewhere=dry_run)
     if dry_run:
         with view:
             plan = plan_run(request, view)

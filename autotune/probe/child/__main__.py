@@ -7,7 +7,6 @@ a `Failure` in the reply.
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from pathlib import Path
@@ -50,7 +49,6 @@ def work(request_file: Path) -> int:
     Returns:
         0 when the reply holds what was asked for, 1 when it holds a failure.
     """
-    os.chdir(request_file.parent)
     request = read_request(request_file)
     spec = request.spec
     reply = _probe(spec, request_file.parent) if isinstance(spec, ProbeSpec) else _answer(spec)

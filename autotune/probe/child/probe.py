@@ -233,11 +233,15 @@ def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
     Args:
         device: ``cpu`` or ``cuda:i``.
     """
+    import torch
+
     if device == "cpu":
         from autotune.probe.meters.cpu import CpuCap, CpuMeter
 
+        # Start the worker and autograd threads now: their stacks are torch's, not the candidate's.
+        a = torch.ones(64, 64, requires_grad=True)
+        (a @ a).sum().backward()
         return CpuMeter(), CpuCap(), lambda: None
-    import torch
 
     from autotune.probe.meters.cuda import CudaCap, CudaMeter
 

@@ -104,6 +104,30 @@ def test_preferences_over_conversations_become_three_message_lists() -> None:
     assert [{"role": "assistant", "content": "b"}] == found["rejected"]
 
 
+def test_a_prompt_that_answers_repeat_is_taken_apart() -> None:
+    question, answer = said(("user", "q")), said(("assistant", "a"))
+    other = said(("assistant", "b"))
+    whole = {"prompt": "q", "chosen": question + answer, "rejected": question + other}
+    alone = {"prompt": "q", "chosen": answer, "rejected": other}
+    expected = {
+        "prompt": [{"role": "user", "content": "q"}],
+        "chosen": [{"role": "assistant", "content": "a"}],
+        "rejected": [{"role": "assistant", "content": "b"}],
+    }
+    assert expected == convert.copied_prompt(whole, 0, CHAT)
+    assert expected == convert.copied_prompt(alone, 0, CHAT)
+
+
+def test_answers_to_different_prompts_name_the_row() -> None:
+    row = {
+        "prompt": "q",
+        "chosen": said(("user", "q"), ("assistant", "a")),
+        "rejected": said(("assistant", "b")),
+    }
+    with pytest.raises(BadInput, match="row 6: chosen begins with 'user'"):
+        convert.copied_prompt(row, 5, CHAT)
+
+
 def test_rated_messages_are_divided_before_the_last() -> None:
     messages = [{"role": r, "content": r} for r in ("user", "assistant", "user", "assistant")]
     found = convert.labelled_messages({"messages": messages, "label": 1}, 0, CHAT)

@@ -134,6 +134,18 @@ def test_a_broken_file_is_named_with_its_line(
     assert name in message
 
 
+def test_a_damaged_archive_and_a_foreign_encoding_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'{"text": "a"}' * 99)[:-20])
+    (tmp_path / "b.jsonl").write_bytes('{"text": "a"}'.encode("utf-16"))
+    assert "a.jsonl.gz is damaged" in refusal(tmp_path / "a.jsonl.gz", tmp_path)
+    assert "is not UTF-8" in refusal(tmp_path / "b.jsonl", tmp_path)
+
+
+def test_a_split_cut_to_nothing_has_no_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", '{"text": "a"}\n')
+    assert "holds no rows" in refusal(path, tmp_path, "train[:0]")
+
+
 def test_a_file_that_is_not_what_its_ending_says_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in refusal(write(tmp_path / "a.parquet", "no parquet"), tmp_path)
     assert ".docx" in refusal(write(tmp_path / "a.docx", "x"), tmp_path)

@@ -85,6 +85,17 @@ def test_ids_the_embedding_does_not_have_stop_with_the_row(wrong: int) -> None:
     assert "100 rows (ids 0 to 99)" in message
 
 
+@pytest.mark.parametrize("wrong", [100, -1])
+def test_labels_that_are_no_ids_stop_with_the_row(wrong: int) -> None:
+    table = rows(input_ids=[[1, 2], [1, 2]], labels=[[1, -100], [1, wrong]])
+    assert f"row 2 has the label {wrong}, expected -100 or a token id" in refusal(table)
+
+
+def test_a_mask_that_is_null_or_short_stands_for_no_padding() -> None:
+    table = rows(input_ids=[[5, 6], [5, 6]], attention_mask=[None, [1]])
+    assert real_tokens(table, pad_id=0, pad_is_eos=False) is None
+
+
 def test_ids_of_preference_rows_are_checked_too() -> None:
     table = rows(prompt_ids=[[1]], chosen_ids=[[2]], rejected_ids=[[100]])
     sides = (("prompt_ids", "chosen_ids"), ("prompt_ids", "rejected_ids"))

@@ -45,6 +45,11 @@ def refusal(rows: Dataset | list[dict[str, Any]], trainer: str = "sft") -> str:
         ("text", "sft", {"text": "t", "id": 3}),
         ("preference", "dpo", {"prompt": "q", "chosen": "a", "rejected": "b"}),
         ("preference", "reward", {"prompt": [USER], "chosen": [BOT], "rejected": [BOT]}),
+        (
+            "preference with copied prompt",
+            "dpo",
+            {"prompt": "q", "chosen": [USER, BOT], "rejected": [USER, BOT], "messages": [USER]},
+        ),
         ("preference with implicit prompt", "dpo", {"chosen": "qa", "rejected": "qb"}),
         ("preference with implicit prompt", "reward", {"chosen": [BOT], "rejected": [BOT]}),
         (
@@ -100,6 +105,14 @@ def test_every_layout_of_the_table_has_a_trainer_and_a_name_of_its_own() -> None
         ),
         ({"text": 5}, "sft", ["text (a number)", "make column 'text' hold text"]),
         ({"prompt": "q", "completion": [BOT]}, "sft", ["all text or all messages"]),
+        ({"input_ids": [[1, 2]]}, "sft", ["make column 'input_ids' hold a list of whole numbers"]),
+        ({"messages": "[]"}, "sft", ["make column 'messages' hold"]),
+        ({"Messages": [USER, BOT]}, "sft", ["rename 'Messages' to 'messages'"]),
+        (
+            {"conversations": [HUMAN], "chosen": "a", "rejected": "b"},
+            "dpo",
+            ["remove column 'conversations'"],
+        ),
         ({"data": [{"text": "t"}]}, "sft", ["under the one name 'data'"]),
     ],
 )

@@ -137,6 +137,16 @@ def test_columns_trl_would_misread_are_in_the_way() -> None:
     assert ("prompt",) == found.in_the_way
 
 
+def test_a_class_label_beside_text_is_in_the_way() -> None:
+    # TRL would take a column called labels for token labels
+    assert ("labels",) == survey([{"text": "a", "labels": 1}]).in_the_way
+
+
+def test_labels_beside_ids_must_be_lists() -> None:
+    message = refusal([{"input_ids": [1, 2], "labels": "positive"}])
+    assert "column 'labels' beside input_ids holds text" in message
+
+
 def test_text_of_a_free_column_is_read_too() -> None:
     rows = Dataset.from_dict({"text": ["a", None]}, features=Features({"text": Value("string")}))
     assert "null in 1 of 2 rows" in refusal(rows)

@@ -1,0 +1,211 @@
+"""Fills one entry of prepared rows: recognise, check, convert, TRL's preparation, measure, write.
+
+Wiring of the modules beside it; where entries live and how they are shared is ``store``'s matter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from autotune.core.errors import ToolFailure
+from autotune.core.job import Trainer
+from autotune.core.lengths import Lengths
+from autotune.core.profile import DatasetProfile, LengthHistogram
+from autotune.dataset.convert import Reading
+from autotune.dataset.layouts import Layout
+from autotune.dataset.measure import measure, measure_sides, real_tokens
+from autotune.dataset.preflight import (
+    check_prepared,
+    check_skip,
+    remarks,
+    silenced_calls,
+    unread_prompt,
+)
+from autotune.dataset.recognise import recognise
+from autotune.dataset.rewrite import changes_of, rewrite
+from autotune.dataset.scan import Column
+from autotune.dataset.survey import BESIDE, survey_rows
+from autotune.dataset.tokenizer import TokenizerFacts, check_tokenizer, open_tokenizer
+from autotune.dataset.trl_rows import TrlRows, prepare_with_trl, workers
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+#: Told what is being done, and how many rows it is done to.
+Progress = Callable[[str, int], None]
+
+PROFILE_FILE = "profile.json"
+LENGTHS_FILE = "lengths.npz"
+ROWS_DIR = "rows"
+CONVERTED_FILE = Path("converted") / "train.parquet"
+
+#: Already tokenised rows that TRL's checks are tried on; the rest goes through in bulk.
+_TRIED_ROWS = 64
+_SIDES: dict[Trainer, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Trainer.DPO: (("prompt_ids", "chosen_ids"), ("prompt_ids", "rejected_ids")),
+    Trainer.REWARD: (("chosen_ids",), ("rejected_ids",)),
+    Trainer.KTO: (("prompt_ids", "completion_ids"), ()),
+}
+
+
+def fill_entry(
+    folder: Path,
+    rows: Dataset,
+    *,
+    trainer: Trainer,
+    tokenizer_dir: Path,
+    text: Any,
+    options: Mapping[str, Any],
+    scratch: Path,
+    key: str,
+    tell: Progress,
+) -> None:
+    """Prepare rows and write everything that depends on content alone.
+
+    Args:
+        folder: empty folder of the entry.
+        rows: the split as loaded.
+        trainer: whose preparation is run.
+        tokenizer_dir: local folder of the tokenizer.
+        text: the model's text config; its vocabulary and positions count.
+        options: TRL options.
+        scratch: folder for what is written on the way.
+        key: the entry's name, which becomes the profile's fingerprint.
+        tell: told what is being done and to how many rows.
+
+    Raises:
+        BadInput: anything wrong with the rows, the tokenizer or the options.
+        NotBuiltYet: a kind of rows this version cannot prepare.
+    """
+    text_field = options.get("dataset_text_field") or "text"
+    tell("recognise", len(rows))
+    layout, columns = recognise(rows, trainer, text_field)
+    check_skip(options, layout.name == "tokenised", rows.column_names)
+    survey = survey_rows(rows, layout, columns, text_field)
+
+    tokenizer = open_tokenizer(
+        tokenizer_dir, trust_remote_code=bool(options.get("trust_remote_code"))
+    )
+    tokenised = layout.name == "tokenised"
+    chat = layout.is_chat(columns)
+    facts = check_tokenizer(
+        tokenizer, tokenizer_dir, options, chat=chat, plain=not chat and not tokenised
+    )
+    reading = Reading(
+        chat=facts.template is not None,
+        render_calls=facts.render_calls,
+        text_field=text_field,
+        tools="tools" in columns,
+    )
+    changes = [] if tokenised else changes_of(layout, survey, reading)
+    given = rows
+    if changes:
+        tell("convert", len(rows))
+        rows = rewrite(rows, layout, survey, reading, workers(len(rows), options))
+        (folder / CONVERTED_FILE).parent.mkdir()
+        rows.to_parquet(str(folder / CONVERTED_FILE))
+
+    tell("tokenise", len(rows))
+    how = {"tokenizer": tokenizer, "vocabulary": text.vocab_size, "options": options}
+    made = _by_trl(rows, trainer, tokenised, scratch, **how)
+    tell("measure", len(made.rows))
+    lengths = _measured(made, trainer, given if tokenised else None, facts)
+    check_prepared(lengths)
+    made.rows.save_to_disk(str(folder / ROWS_DIR))
+    _write_lengths(folder / LENGTHS_FILE, lengths)
+    positions = positions_of(text)
+    profile = DatasetProfile(
+        layout=_layout_words(layout, columns, text_field),
+        conversion="; ".join(changes) or None,
+        rows_given=len(given),
+        rows_used=len(made.rows),
+        tokens=int(lengths.tokens.sum()),
+        label_tokens=lengths.labels_kept(None),
+        quantiles=lengths.quantiles(),
+        longest_row=lengths.longest_row,
+        model_positions=positions,
+        vocabulary=made.vocabulary,
+        pad_token=facts.pad_token,
+        notices=(
+            *survey.notices(),
+            *unread_prompt(layout.name, _unread(columns, layout, text_field)),
+            *silenced_calls(survey.tool_calls, rendered=facts.render_calls),
+            *remarks(lengths, positions),
+        ),
+        rows_dir=ROWS_DIR,
+        converted_file=str(CONVERTED_FILE) if changes else None,
+        fingerprint=key,
+        length_histogram=LengthHistogram.of(lengths.tokens),
+    )
+    (folder / PROFILE_FILE).write_text(profile.model_dump_json(indent=2), encoding="utf-8")
+
+
+def _by_trl(rows: Dataset, trainer: Trainer, tokenised: bool, scratch: Path, **how: Any) -> TrlRows:
+    """Let TRL prepare the rows; where its result is a copy of a column, copy it in bulk."""
+    masks = [c for c in ("completion_mask", "assistant_masks") if c in rows.column_names]
+    if not tokenised or (masks and "labels" not in rows.column_names):
+        return prepare_with_trl(rows, trainer=trainer, scratch=scratch, **how)
+    tried = rows.select(range(min(_TRIED_ROWS, len(rows))))
+    made = prepare_with_trl(tried, trainer=trainer, scratch=scratch, **how)
+    bulk = rows
+    if "labels" not in rows.column_names:
+        bulk = rows.with_format("arrow").map(_labels_are_ids, batched=True, batch_size=10_000)
+    bulk = bulk.with_format(None).select_columns(["input_ids", "labels"])
+    for index in range(len(tried)):
+        if made.rows[index] != bulk[index]:
+            raise ToolFailure(f"row {index + 1} is not what TRL makes of it: please report this.")
+    return dataclasses.replace(made, rows=bulk)
+
+
+def _labels_are_ids(table: Any) -> Any:
+    return table.append_column("labels", table["input_ids"])
+
+
+def _measured(
+    made: TrlRows, trainer: Trainer, given: Dataset | None, facts: TokenizerFacts
+) -> Lengths:
+    if trainer is not Trainer.SFT:
+        return measure_sides(made.rows, *_SIDES[trainer], vocabulary=made.vocabulary)
+    lengths = measure(made.rows, vocabulary=made.vocabulary)
+    if given is None:
+        return lengths
+    real = real_tokens(given, pad_id=facts.pad_id, pad_is_eos=facts.pad_is_eos)
+    return dataclasses.replace(lengths, real=real)
+
+
+def _write_lengths(path: Path, lengths: Lengths) -> None:
+    arrays = {
+        field.name: getattr(lengths, field.name)
+        for field in dataclasses.fields(lengths)
+        if getattr(lengths, field.name) is not None
+    }
+    narrow = {k: v if k == "label_positions" else v.astype(np.int32) for k, v in arrays.items()}
+    np.savez(path, **narrow)
+
+
+def _layout_words(layout: Layout, columns: Mapping[str, Any], text_field: str) -> str:
+    if layout.name == "text" and text_field != "text":
+        return f"text (column {text_field!r})"
+    if "tools" in columns and layout.is_chat(columns):
+        return f"{layout.name} with tools"
+    return layout.name
+
+
+def _unread(columns: Mapping[str, Column], layout: Layout, text_field: str) -> list[str]:
+    read = {*layout.columns(text_field), *layout.optional, *BESIDE}
+    return [
+        column.name
+        for column in columns.values()
+        if column.name not in read and column.kind in ("text", "messages", "turns")
+    ]
+
+
+def positions_of(text: Any) -> int | None:
+    """Return the longest sequence a model takes in tokens, None when its config names none."""
+    positions = getattr(text, "max_position_embeddings", None)
+    return int(positions) if positions else None

@@ -1,0 +1,127 @@
+"""A machine made of numbers: what micro-batches of any shape would cost on hardware nobody has.
+
+Every number is made up and every function is pure; the fake prober turns them into reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autotune.probe.protocol import ProbeSpec
+
+_MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What a saver multiplies: the activations' bytes and the micro-step's seconds."""
+
+    memory: float = 1.0
+    time: float = 1.0
+
+
+#: Plausible for a transformer: full recomputation costs about a third more time.
+_CHECKPOINTING = {
+    "none": Factors(),
+    "selective": Factors(0.5, 1.2),
+    "full": Factors(0.25, 1.33),
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A micro-batch as the model sees it: tensor rows and columns."""
+
+    rows: int
+    width: int
+
+    @property
+    def tokens(self) -> int:
+        """Computed positions, padding included."""
+        return self.rows * self.width
+
+
+@dataclass(frozen=True)
+class FakeMachine:
+    """Say what micro-batches cost; every number is made up and every function is pure.
+
+    Args:
+        total_bytes: memory of the device.
+        others_bytes: what other processes hold of it.
+        context_bytes: what a process holds before it computes (CUDA).
+        weights_bytes: the model.
+        gradient_bytes: its gradients, from the first backward pass on.
+        optimizer_bytes: optimizer states, from the first update on.
+        token_bytes: activations per computed position.
+        token_width_bytes: activations per computed position and column (attention scores).
+        step_s: seconds of a micro-step whatever its size.
+        token_s: seconds per computed position.
+        token_width_s: seconds per computed position and column.
+        optimizer_s: seconds of one update.
+        load_s: seconds before the first step.
+        checkpointing: factors of ``none``, ``selective`` and ``full`` gradient checkpointing.
+        offloading: factors of activation offloading.
+        reserved_ratio: what the caching allocator reserves per allocated byte (CUDA), at least 1.
+        noise_ratio: standard deviation of step times, relative.
+        seed: seed of the noise.
+    """
+
+    total_bytes: int = 16 * 1024 * _MIB
+    others_bytes: int = 0
+    context_bytes: int = 512 * _MIB
+    weights_bytes: int = 256 * _MIB
+    gradient_bytes: int = 256 * _MIB
+    optimizer_bytes: int = 512 * _MIB
+    token_bytes: float = 256 * 1024
+    token_width_bytes: float = 0.0
+    step_s: float = 0.01
+    token_s: float = 2e-5
+    token_width_s: float = 0.0
+    optimizer_s: float = 0.01
+    load_s: float = 0.2
+    checkpointing: Mapping[str, Factors] = field(default_factory=lambda: dict(_CHECKPOINTING))
+    offloading: Factors = Factors(0.6, 1.25)
+    reserved_ratio: float = 1.05
+    noise_ratio: float = 0.0
+    seed: int = 0
+
+    def factors(self, spec: ProbeSpec) -> Factors:
+        """Return what the request's savers multiply."""
+        mine = self.checkpointing[checkpointing_of(spec)]
+        if not spec.options.get("activation_offloading", False):
+            return mine
+        return Factors(mine.memory * self.offloading.memory, mine.time * self.offloading.time)
+
+    def static_bytes(self, update: int) -> int:
+        """Return what is allocated between micro-steps.
+
+        Args:
+            update: updates finished before; the optimizer has states after the first.
+        """
+        return self.weights_bytes + self.gradient_bytes + self.optimizer_bytes * (update > 0)
+
+    def step_bytes(self, shape: Shape, spec: ProbeSpec, update: int) -> int:
+        """Return the allocated peak of one micro-step."""
+        per_token = self.token_bytes + self.token_width_bytes * shape.width
+        activations = per_token * shape.tokens * self.factors(spec).memory
+        return self.static_bytes(update) + int(activations)
+
+    def step_seconds(self, shape: Shape, spec: ProbeSpec) -> float:
+        """Return the time of one micro-step, without noise."""
+        per_token = self.token_s + self.token_width_s * shape.width
+        return self.step_s + per_token * shape.tokens * self.factors(spec).time
+
+    def charged_bytes(self, allocated_bytes: int, device: str) -> int:
+        """Return what the device charges a process for allocated bytes."""
+        if device == "cpu":
+            return allocated_bytes
+        return int(allocated_bytes * self.reserved_ratio) + self.context_bytes
+
+
+def checkpointing_of(spec: ProbeSpec) -> str:
+    """Return ``none``, ``full`` or ``selective``, as the request's options mean it."""
+    if not spec.options.get("gradient_checkpointing", True):
+        return "none"
+    kwargs = spec.options.get("gradient_checkpointing_kwargs") or {}
+    return "selective" if kwargs.get("selective") else "full"

@@ -1,0 +1,107 @@
+"""Opens a job up to its first probe, for benches that measure candidates of their own choice."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from autotune import demo
+from autotune.api import facts_of
+from autotune.core.candidate import Candidate
+from autotune.core.job import Budget
+from autotune.core.measurement import ProbeReport
+from autotune.core.result import Estimate
+from autotune.intake.job import build_job, cache_dir
+from autotune.intake.request import Request
+from autotune.knobs.facts import Facts
+from autotune.knobs.translate import settings
+from autotune.probe.launch import WarmServer
+from autotune.probe.protocol import Prepared, PrepareSpec
+from autotune.probe.runner import Runner
+from autotune.spaces.enumerate import Enumerated, enumerate_space
+from autotune.spaces.load import find_space, read_space
+from autotune.study.objective import estimate
+from autotune.study.plan import probe_spec
+
+REPORTS = Path(__file__).resolve().parents[2] / "reports"
+
+
+@dataclass(frozen=True)
+class Session:
+    """A job that is ready to be probed."""
+
+    facts: Facts
+    prepared: Prepared
+    space: Enumerated
+    runner: Runner
+    budget: Budget
+
+    def measure(
+        self, candidate: Candidate, *, capped: bool = True
+    ) -> tuple[ProbeReport, Estimate | None]:
+        """Probe one candidate and estimate its pass."""
+        translated = settings(candidate, self.facts)
+        spec = probe_spec(
+            candidate,
+            translated,
+            self.facts,
+            self.prepared.model.model_dir,
+            self.prepared.profile.rows_dir,
+            self.budget,
+        )
+        if not capped:
+            spec = spec.model_copy(update={"cap_bytes": None})
+        report = self.runner.probe(spec, name="bench", deadline_s=300.0)
+        if report.measurement is None:
+            return report, None
+        return report, estimate(candidate, translated, report.measurement, self.facts)
+
+
+@contextmanager
+def demo_session(folder: Path, memory_bytes: int = demo.MEMORY_BYTES) -> Iterator[Session]:
+    """Open the embedded demo job."""
+    job, origin = build_job(Request())
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    server = WarmServer(folder / "logs")
+    with Runner(server, folder) as runner:
+        server.wait_ready()
+        prepared = runner.prepare(
+            PrepareSpec(
+                job=job,
+                device="cpu",
+                out_dir=str(folder / "prepared"),
+                cache_dir=str(cache_dir()),
+                demo_model=origin.demo_model,
+            ),
+            deadline_s=600.0,
+        )
+        server.preload(prepared.model.model_type)
+        facts = facts_of(job, prepared, folder / "prepared")
+        yield Session(
+            facts=facts,
+            prepared=prepared,
+            space=enumerate_space(read_space(find_space("sft")), facts, {}),
+            runner=runner,
+            budget=Budget(total_bytes=memory_bytes, headroom_ratio=0.05, explicit=True),
+        )
+
+
+def write_evidence(name: str, command: str, body: dict[str, Any]) -> Path:
+    """Write an evidence file with the command that makes it and the versions it was made with."""
+    file = REPORTS / f"{name}.json"
+    document = {
+        "command": command,
+        "python": sys.version.split()[0],
+        "machine": f"{platform.machine()}, 2 shared cores",
+        "versions": {n: version(n) for n in ("torch", "transformers", "trl", "optuna")},
+        **body,
+    }
+    file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return file

@@ -1,0 +1,91 @@
+"""Bad input: one clear line on stderr, exit code 2, no traceback, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import autotune
+from tests.support.models import tiny_model
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a good model and rows, and several bad ones."""
+    folder = tmp_path_factory.mktemp("bad")
+    tiny_model(folder / "model")
+    rows = [{"text": f"row number {i}"} for i in range(20)]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (folder / "empty.jsonl").write_text("", encoding="utf-8")
+    (folder / "broken.jsonl").write_text('{"text": "a"}\n{"text": \n', encoding="utf-8")
+    other = [{"question": "why", "reply": "because"} for _ in range(4)]
+    (folder / "columns.json").write_text(json.dumps(other), encoding="utf-8")
+    (folder / "mine.yaml").write_text("learning_rate: [", encoding="utf-8")
+    (folder / "taken").mkdir()
+    (folder / "taken" / "thesis.txt").write_text("precious", encoding="utf-8")
+    return folder
+
+
+GOOD = ("--model", "model", "--dataset", "rows.jsonl")
+
+CASES = {
+    "a missing model": (("--model", "modle", "--dataset", "rows.jsonl"), "model"),
+    "a missing data set": (("--model", "model", "--dataset", "rows.json"), "rows.jsonl"),
+    "an empty file": (("--model", "model", "--dataset", "empty.jsonl"), "empty"),
+    "a broken line": (("--model", "model", "--dataset", "broken.jsonl"), "line 2"),
+    "wrong columns": (("--model", "model", "--dataset", "columns.json"), "question"),
+    "an unknown trainer": ((*GOOD, "--trainer", "sfft"), "'sft'"),
+    "an unknown option": ((*GOOD, "--set", "max_lenght=512"), "'max_length'"),
+    "a value TRL refuses": ((*GOOD, "--set", "learning_rate=fast"), "learning_rate"),
+    "a --set without a value": ((*GOOD, "--set", "max_length"), "key=value"),
+    "a size that does not parse": ((*GOOD, "--memory", "lots"), "22GiB"),
+    "a size without a unit": ((*GOOD, "--memory", "22"), "22GiB"),
+    "a percentage that does not parse": ((*GOOD, "--headroom", "five"), "5%"),
+    "a percentage above the whole": ((*GOOD, "--min-retention", "101%"), "100 %"),
+    "a duration that does not parse": ((*GOOD, "--timeout", "soon"), "10m"),
+    "a folder with something else in it": ((*GOOD, "--out", "taken"), "taken"),
+    "force on something else": ((*GOOD, "--out", "taken", "--force"), "not a folder autotune"),
+    "nothing to resume": ((*GOOD, "--resume", "--out", "nowhere"), "no run to resume"),
+    "a broken YAML": (("--config", "mine.yaml"), "mine.yaml"),
+    "an unknown space": ((*GOOD, "--space", "quik"), "'quick'"),
+    "an unknown objective": ((*GOOD, "--objective", "speed"), "throughput"),
+    "an unknown device": ((*GOOD, "--device", "gpu"), "cuda"),
+    "an unknown command-line option": ((*GOOD, "--memmory", "2GiB"), "--memmory"),
+    "an unknown change to allow": ((*GOOD, "--allow", "mixin"), "'mixing'"),
+    "more memory than there is": ((*GOOD, "--memory", "900TiB"), "921,600"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_is_one_line_and_exit_code_2(case: str, here: Path) -> None:
+    arguments, expected = CASES[case]
+    before = sorted(p.relative_to(here) for p in here.rglob("*"))
+    done = autotune("run", *arguments, cwd=here)
+    assert done.returncode == 2, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1, done.stderr
+    assert expected in errors[0]
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    after = sorted(p.relative_to(here) for p in here.rglob("*"))
+    assert after == before
+
+
+def test_a_device_that_is_not_there_is_exit_code_4(here: Path) -> None:
+    done = autotune("run", *GOOD, "--device", "cuda:7", cwd=here)
+    assert done.returncode == 4
+    assert "cuda:7" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_nothing_fits_is_exit_code_3_and_writes_no_config(here: Path) -> None:
+    done = autotune(
+        "run", *GOOD, "--memory", "3MiB", "--space", "quick", "--out", "tight", cwd=here
+    )
+    assert done.returncode == 3, done.stderr
+    assert "nothing fits" in done.stderr
+    assert not (here / "tight" / "best.yaml").exists()
+    assert (here / "tight" / "result.json").exists()

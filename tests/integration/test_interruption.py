@@ -1,0 +1,64 @@
+"""Stopped at any moment: what is finished stays, children are gone, and a run goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from autotune.core.result import read_result
+from tests.support.cli import alive, autotune, descendants, start, wait_until
+from tests.support.models import tiny_model
+
+pytestmark = pytest.mark.integration
+
+
+def begin(folder: Path) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:
+    """Start a run and return once its second probe is under way."""
+    model = tiny_model(folder / "model")
+    process = start(
+        *("run", "--model", str(model), "--memory", "2GiB", "--out", "run", "--trials", "6"),
+        *("--space", "quick", "--set", "bf16=false"),
+        cwd=folder,
+    )
+    finished = folder / "run" / "trials" / "0000.json"
+    wait_until(
+        lambda: finished.exists() or process.poll() is not None, 300, "the first finished probe"
+    )
+    assert process.poll() is None, (folder / "err").read_text()
+    return process, descendants(process.pid)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_what_is_finished_and_leaves_no_child(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    process, children = begin(tmp_path)
+    assert children
+    process.send_signal(number)
+    assert process.wait(timeout=30) == code
+    wait_until(lambda: not alive(children), 5, "the children to end")
+    errors = (tmp_path / "err").read_text()
+    assert "--resume --out run" in errors and "Traceback" not in errors
+    result = read_result(tmp_path / "run")
+    assert result.interrupted and len(result.trials) >= 1
+
+
+def test_a_killed_parent_leaves_no_child_after_five_seconds_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    process, children = begin(tmp_path)
+    process.kill()
+    process.wait(timeout=10)
+    wait_until(lambda: not alive(children), 5, "the children of a killed parent to end")
+    before = len(list((tmp_path / "run" / "trials").glob("*.json")))
+    resumed = autotune("run", "--resume", "--out", "run", "--trials", "4", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr[-3000:]
+    result = read_result(tmp_path / "run")
+    searched = [t for t in result.trials if t.role != "confirmation"]
+    assert len(searched) == 4 >= before
+    assert len({t.candidate.key for t in searched}) == 4
+    assert not result.interrupted
