@@ -14,7 +14,7 @@ from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_bytes
-from autotune.emit import build_config, trainer_kwargs, write_emitted
+from autotune.emit import build_config, cpu_overrides, trainer_kwargs, write_emitted
 from autotune.emit.dataset_file import write_dataset
 from autotune.intake.folder import discard_folder, open_folder
 from autotune.intake.job import Origin, build_job, cache_dir
@@ -182,7 +182,9 @@ class _Run:
     def _prepare_search(self, plan: Plan, runner: Runner) -> None:
         save_request(self._request, self._out_dir)
         store = Store(self._out_dir, self._request.storage, _frozen(plan, self._space, self._job))
+        resolved = {k: v for k, v in plan.prepared.options.items() if k not in self._job.options}
         self._described = Run(
+            job=self._job.model_copy(update={"options": {**self._job.options, **resolved}}),
             facts=plan.facts,
             prepared=plan.prepared,
             budget=plan.budget,
@@ -340,12 +342,12 @@ class Tuned:
     @property
     def config(self) -> Any:
         """The chosen configuration as a ready ``SFTConfig``."""
-        return build_config(self.result)
+        return build_config(self.result, **cpu_overrides(self.result))
 
     @property
     def trainer_kwargs(self) -> dict[str, Any]:
         """Keywords such that ``SFTTrainer(**tuned.trainer_kwargs)`` is ready to train."""
-        return trainer_kwargs(self.result)
+        return trainer_kwargs(self.result, **cpu_overrides(self.result))
 
 
 def tune(

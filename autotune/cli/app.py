@@ -60,18 +60,17 @@ def _usage_or_failure(error: Exception) -> int:
     """Return the exit code of what typer or a bug raised, after saying it in one line."""
     import traceback
 
-    import click
+    from typer.exceptions import Abort, Exit, TyperException
 
     from autotune.cli.console import say_error
 
-    if isinstance(error, click.exceptions.Exit):
+    if isinstance(error, Exit):
         return error.exit_code
-    if isinstance(error, click.ClickException):
-        context = getattr(error, "ctx", None)
-        help_line = f"See `{context.command_path} --help`." if context else None
-        say_error(error.format_message(), help_line)
+    if isinstance(error, TyperException):
+        text = error.format_message().rstrip(".")
+        say_error(f"{text}.", "`autotune --help` and `autotune COMMAND --help` list the options.")
         return 2
-    if isinstance(error, click.exceptions.Abort):
+    if isinstance(error, Abort):
         say_error("stopped.", None)
         return 130
     if os.environ.get("AUTOTUNE_DEBUG"):

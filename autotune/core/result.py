@@ -176,8 +176,8 @@ class Result(Frozen):
 
     @property
     def baseline_trial(self) -> TrialRecord | None:
-        """The trial of the user's own config."""
-        return next((t for t in self.trials if t.role == "baseline"), None)
+        """The last trial of the user's own config; there are two when the first was disturbed."""
+        return next((t for t in reversed(self.trials) if t.role == "baseline"), None)
 
 
 def read_result(path: Path) -> Result:

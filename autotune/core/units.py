@@ -22,7 +22,7 @@ _BYTES = {
     "tb": 10**12,
 }
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-_NUMBER = re.compile(r"^\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z%]*)\s*$")
+_NUMBER = re.compile(r"^\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([a-zA-Z%]*)\s*$")
 
 
 def parse_bytes(text: str, what: str = "size") -> int:

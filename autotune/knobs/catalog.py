@@ -71,9 +71,11 @@ def _read_packing(facts: Facts) -> Value:
 
 def _write_checkpointing(choice: Value, facts: Facts) -> Options:
     mine = dict(facts.option("gradient_checkpointing_kwargs") or {})
-    mine.pop("selective", None)
+    selective = mine.pop("selective", None)
     if choice == "none":
-        return {"gradient_checkpointing": False}
+        # TRL refuses selective without checkpointing, so the user's own must go with it.
+        kwargs = {"gradient_checkpointing_kwargs": mine or None} if selective else {}
+        return {"gradient_checkpointing": False, **kwargs}
     if choice == "selective":
         mine = {**mine, "selective": True}
     options: Options = {"gradient_checkpointing": True}

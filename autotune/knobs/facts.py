@@ -36,7 +36,7 @@ class Facts:
     positions: int | None
     moe: bool
     versions: Mapping[str, str]
-    _per_row: dict[tuple[int, str], float] = field(default_factory=dict, repr=False)
+    _packed_rows: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
 
     def option(self, name: str) -> Any:
         """Return the user's value of an option, else TRL's default."""
@@ -73,9 +73,12 @@ class Facts:
             max_length: tokens of a packed row.
             strategy: TRL's ``packing_strategy``.
         """
+        documents = int((self.lengths.tokens > 0).sum())
+        return documents / max(1, self.packed_rows(max_length, strategy))
+
+    def packed_rows(self, max_length: int, strategy: str) -> int:
+        """Return how many rows packing makes of the data set; arguments as above."""
         key = (max_length, strategy)
-        if key not in self._per_row:
-            packed = pack(self.lengths.tokens, max_length, strategy)
-            documents = int((self.lengths.tokens > 0).sum())
-            self._per_row[key] = documents / max(1, len(packed))
-        return self._per_row[key]
+        if key not in self._packed_rows:
+            self._packed_rows[key] = len(pack(self.lengths.tokens, max_length, strategy))
+        return self._packed_rows[key]

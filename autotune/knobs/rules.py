@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
+from autotune.core.job import ALLOWABLE, DEFAULT_CHANGES
 from autotune.core.units import show_ratio
 from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
@@ -45,11 +46,16 @@ def length_within_positions(candidate: Candidate, facts: Facts) -> str | None:
     length = candidate.get("max_length")
     if facts.positions is None or not isinstance(length, int):
         return None
-    if length > facts.positions:
-        return f"max_length {length} is beyond the model's {facts.positions} positions"
+    # Packed rows are filled up to max_length; other rows are as long as they are.
+    packed = candidate.get("packing", "none") != "none"
+    widest = length if packed else min(length, facts.lengths.longest)
+    if widest > facts.positions:
+        return (
+            f"max_length {length} lets rows be {widest} tokens long, beyond the model's "
+            f"{facts.positions} positions"
+        )
     multiple = candidate.get("pad_to_multiple_of")
-    if isinstance(multiple, int):
-        widest = min(length, facts.lengths.longest)
+    if isinstance(multiple, int) and multiple > 0:
         padded = -(-widest // multiple) * multiple
         if padded > facts.positions:
             return (
@@ -75,11 +81,14 @@ def offloading_needs_an_accelerator(candidate: Candidate, facts: Facts) -> str |
 
 
 def batch_within_the_rows(candidate: Candidate, facts: Facts) -> str | None:
-    """A micro-batch cannot hold more rows than there are."""
+    """A micro-batch cannot hold more rows than there are, packed ones included."""
     batch = int(candidate.get("per_device_train_batch_size") or 1)
-    rows = len(facts.lengths)
+    rows, what = len(facts.lengths), "rows"
+    length, packing = candidate.get("max_length"), str(candidate.get("packing", "none"))
+    if packing != "none" and isinstance(length, int):
+        rows, what = facts.packed_rows(length, packing), "packed rows"
     if batch > rows:
-        return f"a batch of {batch} is more than the {rows} rows there are"
+        return f"a batch of {batch} is more than the {rows} {what} there are"
     return None
 
 
@@ -121,9 +130,10 @@ def no_longer_than_the_reference(candidate: Candidate, facts: Facts) -> str | No
 def change_is_allowed(candidate: Candidate, facts: Facts) -> str | None:
     """Changes of class mixing and model are only searched when the user allows them."""
     change = change_class(candidate, facts)
-    if change in ("neutral", "data") or change in facts.job.allow:
+    if change in DEFAULT_CHANGES or change in facts.job.allow:
         return None
-    return f"it changes what is learned ({change}); --allow {change} accepts that"
+    advice = f"; --allow {change} accepts that" if change in ALLOWABLE else ""
+    return f"it changes what is learned ({change}){advice}"
 
 
 def rows_are_prepared_by_trl(candidate: Candidate, facts: Facts) -> str | None:

@@ -15,6 +15,8 @@ from autotune.knobs.facts import Facts
 
 #: Largest relative deviation of sequences per update from the user's (DESIGN.md 5.4).
 EFFECTIVE_BATCH_TOLERANCE = 0.10
+#: Packing strategies that make the collator flatten, whatever ``padding_free`` says.
+_FLATTENS = ("bfd", "bfd_split")
 #: Options that count optimizer updates.
 STEP_COUNTED = ("max_steps", "warmup_steps", "save_steps", "eval_steps", "logging_steps")
 
@@ -54,8 +56,10 @@ def canonical(candidate: Candidate, facts: Facts) -> Candidate:
     length = knobs.get("max_length")
     packing = knobs.get("packing", "none")
     if packing != "none":
-        knobs.pop("padding_free", None)
-        knobs.pop("pad_to_multiple_of", None)
+        if packing in _FLATTENS:
+            knobs.pop("padding_free", None)
+        if packing in _FLATTENS or knobs.get("padding_free"):
+            knobs.pop("pad_to_multiple_of", None)
         if packing == "bfd_split" and isinstance(length, int) and length >= longest:
             knobs["packing"] = "bfd"
     else:
@@ -96,8 +100,8 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
         options["max_length"] = None
         if isinstance(length, int) and length < facts.lengths.longest:
             pretruncate = length
-    if packing != "none":
-        options["padding_free"] = False  # bfd flattens by itself
+    if packing in _FLATTENS:
+        options["padding_free"] = False  # TRL's collator flattens by itself
         options["pad_to_multiple_of"] = None
     if candidate.get("padding_free"):
         options["pad_to_multiple_of"] = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.core.measurement import Measurement, ProbeReport
+from autotune.core.measurement import Measurement, ProbeReport, Step
 from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.time_model import FloatArray, fit
 from autotune.core.units import show_bytes, show_duration
@@ -27,6 +27,8 @@ from autotune.probe.protocol import Failure
 
 #: A step this much slower than others of its shape did not run in device memory (DESIGN.md 5.3).
 SPILL_SLOWDOWN = 10.0
+#: A crash is put down to the cap when the candidate needs at least this share of it.
+_NEAR = 0.9
 
 
 @dataclass(frozen=True)
@@ -152,10 +154,12 @@ def starved(crashed: ProbeReport, uncapped: ProbeReport, cap_bytes: int) -> Prob
     peak = measured.peaks.deciding_bytes if measured is not None else None
     if uncapped.ending.outcome is not Outcome.FITS or peak is None or peak < _NEAR * cap_bytes:
         return crashed
+    on_device = measured is not None and measured.peaks.reserved_bytes is not None
+    what = "device" if on_device else "host"
     ending = crashed.ending.model_copy(
         update={
-            "outcome": Outcome.OOM_HOST,
-            "reason": f"host memory ran out under the cap of {show_bytes(cap_bytes)}: it needs "
+            "outcome": Outcome.OOM_DEVICE if on_device else Outcome.OOM_HOST,
+            "reason": f"{what} memory ran out under the cap of {show_bytes(cap_bytes)}: it needs "
             f"{show_bytes(peak)} ({crashed.ending.reason})",
         }
     )

@@ -37,7 +37,5 @@ DISK_FULL = re.compile(
 UNSCALE = re.compile(r"unscale FP16 gradients", re.IGNORECASE)
 #: Module of TRL's offloading context; an exception inside it is about that option alone.
 OFFLOADING = re.compile(r"activation_offloading\.py|OffloadActivations|Backward pass should have")
-
-#: A crash is put down to the cap when the candidate needs at least this share of it.
-_NEAR = 0.9
+#: Exceptions by which TRL and its libraries refuse a config.
 INVALID_TYPES = ("ValueError", "TypeError", "ImportError", "ModuleNotFoundError", "BadInput")

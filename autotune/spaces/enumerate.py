@@ -55,7 +55,7 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
     }
     fixed = {n: v for n, v in own.knobs.items() if n not in choices}
     seen: dict[str, Candidate] = {}
-    reasons: Counter[str] = Counter()
+    against: dict[str, Counter[str]] = {}
     merged = 0
     for values in itertools.product(*choices.values()):
         assignment = dict(zip(choices, values, strict=True))
@@ -71,9 +71,8 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
         if verdict.valid:
             seen[candidate.key] = candidate
         else:
-            reasons[verdict.reason] += 1
-    skipped = tuple(Skipped(what=_what(r), reason=r, count=c) for r, c in reasons.most_common())
-    return Enumerated(choices, tuple(seen.values()), skipped, merged)
+            against.setdefault(verdict.rule, Counter())[verdict.reason] += 1
+    return Enumerated(choices, tuple(seen.values()), _skipped(against), merged)
 
 
 def _choices(
@@ -141,5 +140,14 @@ def dimension_default(dimension: Dimension, own: Value) -> Value:
     return choices[0]
 
 
-def _what(reason: str) -> str:
-    return reason.split(" ", 1)[0]
+def _skipped(against: Mapping[str, Counter[str]]) -> tuple[Skipped, ...]:
+    """Say what was left out, a line per rule: its commonest reason, and how many others it had."""
+    lines = []
+    for rule, reasons in against.items():
+        reason, _ = reasons.most_common(1)[0]
+        others = len(reasons) - 1
+        more = f" (and {others} like it)" if others else ""
+        lines.append(
+            Skipped(what=rule.replace("_", " "), reason=reason + more, count=reasons.total())
+        )
+    return tuple(sorted(lines, key=lambda line: -line.count))

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autotune.core.about import __version__
-from autotune.core.errors import NothingFits
-from autotune.core.job import Budget
+from autotune.core.errors import EnvironmentUnable, NothingFits
+from autotune.core.job import Budget, Job
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
@@ -17,6 +17,7 @@ from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.protocol import Prepared
 from autotune.study.choose import ranking, reference
+from autotune.study.strategy import cheapest
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Run:
     """What a run knows besides its trials.
 
     Args:
-        facts: job, rows and machine.
+        job: what was asked, options as the user wrote them and resolved ones beside them.
+        facts: the job with TRL's types, rows and machine.
         prepared: the resolved job.
         budget: memory the job may use.
         space: name, hash and sizes of the space.
@@ -33,6 +35,7 @@ class Run:
         notices: remarks made before the search.
     """
 
+    job: Job
     facts: Facts
     prepared: Prepared
     budget: Budget
@@ -64,7 +67,7 @@ def assemble(
     return Result(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         autotune_version=__version__,
-        job=run.facts.job,
+        job=run.job,
         budget=run.budget,
         device=run.prepared.device,
         environment=run.prepared.environment,
@@ -76,7 +79,7 @@ def assemble(
         chosen_because=because,
         speedup=speedup,
         skipped=run.skipped,
-        overrides=overridden(run.facts.job.options),
+        overrides=overridden(run.job.options),
         notices=(*_findings(trials, run), *run.notices),
         search_seconds=seconds,
         pays_back_seconds=_pays_back(seconds, speedup),
@@ -121,7 +124,7 @@ def _choice(
 def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
     """Return what a reader must know first."""
     found: list[str] = []
-    baseline = next((t for t in trials if t.role == "baseline"), None)
+    baseline = next((t for t in reversed(trials) if t.role == "baseline"), None)
     if baseline is not None and baseline.report.ending.outcome is not Outcome.FITS:
         ending = baseline.report.ending
         verb = "does not fit" if ending.outcome.is_memory else "does not train"
@@ -147,25 +150,40 @@ def require_fit(result: Result) -> None:
 
     Raises:
         NothingFits: nothing does; names the nearest miss, its phase and what could be tried.
+        EnvironmentUnable: nothing could be measured for another reason than memory.
     """
     if result.best is not None:
         return
     memory = [t for t in result.trials if t.report.ending.outcome.is_memory]
     limit = result.budget.usable_bytes
     if not memory:
-        last = result.trials[-1].report if result.trials else None
-        reason = last.ending.reason if last else "nothing was probed"
-        raise NothingFits(f"no candidate could be measured: {reason}.", "See the trials table.")
-    nearest = min(memory, key=lambda t: t.report.needed_bytes or limit)
-    ending = nearest.report.ending
-    batch = nearest.candidate.get("per_device_train_batch_size")
-    length = nearest.candidate.get("max_length")
+        raise _not_measured(result)
+    # Caps hide how much more was needed, so most bounds are equal: the cheapest then says most.
+    least = min(t.report.needed_bytes or limit for t in memory)
+    nearest = {t.candidate.key: t for t in memory if (t.report.needed_bytes or limit) == least}
+    cheap = cheapest([t.candidate for t in nearest.values()])
+    assert cheap is not None
+    ending = nearest[cheap.key].report.ending
+    batch, length = cheap.get("per_device_train_batch_size"), cheap.get("max_length")
     raise NothingFits(
         f"nothing fits {show_bytes(limit)} ({show_bytes(result.budget.total_bytes)} less "
         f"{show_ratio(result.budget.headroom_ratio)} headroom): even batch {batch} at {length} "
-        f"tokens needs more, and ended in phase {ending.phase.value}.",
+        f"tokens needs more than {show_bytes(max(least, limit))}, and ended in phase "
+        f"{ending.phase.value}.",
         "Give it more --memory, a smaller max_length (--set max_length=...), a smaller model, or "
         "--set dtype=bfloat16 (weights, gradients and optimizer states halve).",
+    )
+
+
+def _not_measured(result: Result) -> EnvironmentUnable:
+    """Say why nothing could be measured when memory was not the reason."""
+    if not result.trials:
+        return EnvironmentUnable("nothing was probed.", "Raise --trials or --timeout.")
+    report = result.trials[-1].report
+    tail = " / ".join(report.ending.detail.strip().splitlines()[-2:])
+    return EnvironmentUnable(
+        f"no candidate could be measured: {report.ending.reason}.",
+        f"{tail} The whole log is {report.log_file}.".strip(),
     )
 
 

@@ -16,14 +16,28 @@ from autotune.core.result import Ratio, TrialRecord
 
 
 def fitting(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Return the trials that fit and were timed, confirmations left out."""
+    """Return the trials that fit and were timed, confirmations left out.
+
+    A candidate that failed while it was confirmed does not fit, whatever it did before.
+    """
+    failed = {
+        t.candidate.key
+        for t in trials
+        if t.role == "confirmation" and not may_recover(t) and t.estimate is None
+    }
     return [
         t
         for t in trials
         if t.report.ending.outcome is Outcome.FITS
         and t.estimate is not None
         and t.role != "confirmation"
+        and t.candidate.key not in failed
     ]
+
+
+def may_recover(trial: TrialRecord) -> bool:
+    """Whether a probe ended for a reason outside the candidate, so that it may be tried again."""
+    return trial.report.ending.outcome in (Outcome.INTERRUPTED, Outcome.POLLUTED)
 
 
 def score(trial: TrialRecord, objective: Objective) -> tuple[float, ...]:
@@ -51,7 +65,7 @@ def ranking(trials: Sequence[TrialRecord], objective: Objective) -> list[TrialRe
 
 def reference(trials: Sequence[TrialRecord]) -> TrialRecord | None:
     """Return the trial ratios are made against; None when nothing fits."""
-    baseline = next((t for t in trials if t.role == "baseline"), None)
+    baseline = next((t for t in reversed(trials) if t.role == "baseline"), None)
     fits = fitting(trials)
     if baseline is not None and baseline in fits:
         return baseline

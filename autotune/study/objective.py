@@ -50,6 +50,7 @@ def estimate(
     total = int(facts.lengths.tokens.sum())
     dropped = 1.0 - useful / total if total else 0.0
     length = candidate.get("max_length")
+    loses_nothing = candidate.get("packing") in ("bfd_split", "wrapped")
     return Estimate(
         pass_seconds=seconds,
         score_seconds=seconds / max(kept, 1e-9),
@@ -60,7 +61,7 @@ def estimate(
         padding_ratio=shapes.padding_ratio,
         sequences_per_update=settings.sequences_per_update,
         updates_per_pass=updates,
-        rows_cut=facts.lengths.rows_cut(int(length)) if length is not None else 0,
+        rows_cut=0 if loses_nothing or length is None else facts.lengths.rows_cut(int(length)),
         tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
         spread_ratio=model.spread_ratio,
     )

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,7 +49,17 @@ class Store:
         self._database_errors = (SQLAlchemyError, optuna.exceptions.StorageInternalError)
         self._dir = out_dir / "trials"
         self._dir.mkdir(parents=True, exist_ok=True)
+        self._again: set[str] = set()
+        self._given_up: set[str] = set()
         self._lock = _hold(out_dir)
+        try:
+            self._open(out_dir, storage, choices)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def _open(self, out_dir: Path, storage: str | None, choices: Mapping[str, Any]) -> None:
+        optuna = self._optuna
         url = storage or f"sqlite:///{(out_dir / 'study.db').resolve()}"
         try:
             self._study = optuna.create_study(
@@ -83,6 +94,11 @@ class Store:
         files = sorted(self._dir.glob("[0-9]*.json"))
         return [TrialRecord.model_validate_json(f.read_bytes()) for f in files]
 
+    @property
+    def given_up(self) -> frozenset[str]:
+        """Keys of candidates whose process died more than once; they are not tried again."""
+        return frozenset(self._given_up)
+
     def reap(self) -> list[dict[str, Value]]:
         """Fail trials a dead process left running and return their parameters, once each."""
         states = self._optuna.trial.TrialState
@@ -91,8 +107,13 @@ class Store:
             for trial in self._study.get_trials(deepcopy=False, states=(states.RUNNING,)):
                 if _alive(trial.user_attrs.get("owner")):
                     continue
+                self._study._storage.set_trial_user_attr(trial._trial_id, "outcome", "interrupted")
                 self._study.tell(trial.number, state=states.FAIL)
-                if not trial.user_attrs.get("requeued"):
+                key = str(trial.user_attrs.get("key"))
+                if trial.user_attrs.get("requeued"):
+                    self._given_up.add(key)
+                elif trial.params:
+                    self._again.add(key)
                     again.append(dict(trial.params))
         except self._database_errors as error:
             raise self._database_failed(error) from error
@@ -111,9 +132,15 @@ class Store:
         distributions = {
             n: self._optuna.distributions.CategoricalDistribution(v) for n, v in choices.items()
         }
+        attributes = {"key": key, "owner": _owner(), "requeued": key in self._again}
         try:
-            self._study.enqueue_trial(dict(params), user_attrs={"key": key, "owner": _owner()})
-            return self._study.ask(distributions)
+            self._study.enqueue_trial(dict(params), user_attrs=attributes)
+            while True:
+                trial = self._study.ask(distributions)
+                if trial.user_attrs.get("key") == key:
+                    return trial
+                # Left waiting by a process that died between the two calls above.
+                self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
         except self._database_errors as error:
             raise self._database_failed(error) from error
 
@@ -144,7 +171,11 @@ class Store:
 
     def abandon(self, trial: Any | None) -> None:
         """Fail an open trial that was interrupted."""
-        if trial is not None:
+        if trial is None:
+            return
+        # What interrupted the trial matters more than a database that cannot note it: a trial
+        # left running is reaped by the next run.
+        with suppress(*self._database_errors):
             trial.set_user_attr("outcome", "interrupted")
             self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
 

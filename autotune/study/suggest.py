@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.core.candidate import Candidate, Value
+from autotune.knobs.catalog import user_candidate
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical
 
@@ -75,10 +76,12 @@ def propose(
             )
         )
     by_key = {c.key: c for c in left}
+    # Knobs that are not searched keep the user's choice, as in the enumeration.
+    own = user_candidate(facts)
     drawn: list[Candidate] = []
     for _ in range(_DRAWS):
         params = study.ask(space).params
-        candidate = canonical(left[0].with_knobs(**params), facts)
+        candidate = canonical(own.with_knobs(**params), facts)
         if candidate.key in by_key:
             return by_key[candidate.key]
         drawn.append(candidate)

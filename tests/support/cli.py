@@ -60,9 +60,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Return the processes that still run (zombies do not)."""
-    return [
-        p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE
-    ]
+    return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
 def trl(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

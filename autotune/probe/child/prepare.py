@@ -11,6 +11,7 @@ from typing import Any
 from autotune.core.environment import Device
 from autotune.core.errors import BadInput, nearest
 from autotune.core.job import Job
+from autotune.knobs.versions import canonical_options
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.protocol import ModelFacts, Prepared, PrepareSpec
 
@@ -91,7 +92,7 @@ def _resolve_options(job: Job, device: Device, notices: list[str]) -> dict[str, 
     """Parse the user's options with TRL and resolve precision once for the device."""
     from autotune.training.arguments import parse_options
 
-    options = dict(job.options)
+    options = canonical_options(job.options)
     # TRL's default (bf16) is refused on a CPU unless it is told that the CPU is meant, and on a
     # GPU without bf16; precision is resolved here so that no probe fails for it.
     on_cpu = {"use_cpu": True} if device.kind == "cpu" else {}
