@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +86,13 @@ def plan_run(request: Request, watcher: Watcher | None = None) -> Plan:
         BadInput: something asked for cannot be used.
         EnvironmentUnable: this machine cannot do it.
     """
-    return _Run(request, watcher or Watcher()).plan()
+    if request.resume and request.out is not None:
+        request = resumed_request(request, Path(request.out).expanduser())
+    # A folder of its own: a plan neither needs, replaces nor removes the user's.
+    with tempfile.TemporaryDirectory(prefix="autotune-plan-") as folder:
+        out = str(Path(folder) / "plan")
+        elsewhere = dataclasses.replace(request, out=out, resume=False, force=False)
+        return _Run(elsewhere, watcher or Watcher()).plan()
 
 
 def run(request: Request, watcher: Watcher | None = None) -> Result:
@@ -111,7 +119,7 @@ class _Run:
         self._job, self._origin = build_job(request)
         self._limits = _limits(request)
         self._memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
-        self._headroom = parse_ratio(request.headroom, "--headroom")
+        self._headroom = _headroom(request)
         self._space = read_space(find_space(request.space or self._job.trainer.value))
         if self._space.trainer != self._job.trainer.value:
             raise BadInput(
@@ -124,11 +132,8 @@ class _Run:
         self._described: Run | None = None
 
     def plan(self) -> Plan:
-        try:
-            with self._runner() as runner:
-                return self._plan(runner)
-        finally:
-            discard_folder(self._out_dir)
+        with self._runner() as runner:
+            return self._plan(runner)
 
     def run(self) -> Result:
         keep = False
@@ -290,6 +295,13 @@ def _limits(request: Request) -> Limits:
         search_s=None if request.timeout is None else parse_duration(request.timeout, "--timeout"),
         probe_s=parse_duration(request.probe_timeout, "--probe-timeout"),
     )
+
+
+def _headroom(request: Request) -> float:
+    ratio = parse_ratio(request.headroom, "--headroom")
+    if ratio >= 1.0:
+        raise BadInput("--headroom is 100 %, which leaves nothing to train in.", "5% is usual.")
+    return ratio
 
 
 def _budget(memory: int | None, headroom: float, prepared: Prepared) -> Budget:

@@ -38,16 +38,17 @@ _register()
 def main() -> None:
     """Run the command line and exit with the right code."""
     from autotune.cli.console import say_error
+    from autotune.cli.signals import SIGTERM_EXIT_CODE, Terminated
 
     try:
         app(standalone_mode=False)
         code = 0
     except AutotuneError as error:
         say_error(error.message, error.hint)
-        code = error.exit_code
-    except KeyboardInterrupt:
+        code = SIGTERM_EXIT_CODE if isinstance(error.__cause__, Terminated) else error.exit_code
+    except KeyboardInterrupt as error:
         say_error("stopped.", None)
-        code = 130
+        code = SIGTERM_EXIT_CODE if isinstance(error, Terminated) else 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0

@@ -141,7 +141,8 @@ def plan_lines(plan: Plan) -> list[str]:
         f"probes may use {show_bytes(budget.usable_bytes)}",
         f"model    {plan.prepared.model.name} ({plan.prepared.model.model_type})",
         f"rows     {rows.rows_used} of {rows.rows_given} used, layout {rows.layout}, "
-        f"{rows.tokens:,} tokens; length quantiles {quantiles} (longest is row {rows.longest_row + 1})",
+        f"{rows.tokens:,} tokens; length quantiles {quantiles} "
+        f"(longest is row {rows.longest_row + 1})",
     ]
     for choice in plan.space.choices.get("max_length", ()):
         if isinstance(choice, int):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 from types import FrameType
 
+#: What a shell reports of a process that SIGTERM ended: 128 + 15.
+SIGTERM_EXIT_CODE = 143
+
 
 class Terminated(KeyboardInterrupt):
     """Raised in the main thread when the process is asked to terminate."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from autotune.core.errors import BadInput
 from autotune.core.job import Job
 from autotune.intake.request import Request
+from autotune.study.storage import is_held
 
 #: Parent of the folders of runs without ``--out``.
 RUNS_DIR = "autotune-runs"
@@ -42,6 +43,11 @@ def open_folder(request: Request, job: Job) -> Path:
             raise BadInput(
                 f"{out_dir} is not a folder autotune wrote, so --force does not replace it.",
                 "Choose another --out.",
+            )
+        if is_held(out_dir):
+            raise BadInput(
+                f"another autotune is working in {out_dir}.",
+                "Wait for it, or choose another --out.",
             )
         shutil.rmtree(out_dir)
     try:

@@ -6,7 +6,9 @@ objective.py and choose.py, what is kept in storage.py.
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,17 +16,17 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import EnvironmentUnable
 from autotune.core.job import Budget, Objective
 from autotune.core.measurement import ProbeReport
-from autotune.core.outcome import Outcome
+from autotune.core.outcome import Ending, Outcome
 from autotune.core.result import Ratio, TrialRecord
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical, settings
-from autotune.probe.classify import starved
+from autotune.probe.classify import spilled_by_time, starved
 from autotune.probe.protocol import ProbeSpec
 from autotune.probe.runner import Prober
 from autotune.spaces.enumerate import Enumerated
-from autotune.study.choose import paired_ratio, ranking, reference, score
+from autotune.study.choose import may_recover, paired_ratio, ranking, reference, score
 from autotune.study.objective import estimate
 from autotune.study.plan import probe_spec
 from autotune.study.storage import Store
@@ -108,18 +110,18 @@ class Search:
         self.trials.extend(self.store.records())
         queue = [self._candidate_of(params) for params in self.store.reap()]
         own = canonical(user_candidate(self.facts), self.facts)
-        if not any(t.role == "baseline" for t in self.trials):
+        while self._baseline_is_due():
             self._probe(own, "baseline")
         if not self._fits(own):
             least = cheapest(self.space.candidates)
             if least is not None and least.key not in self._visited():
                 self._probe(least, "search")
-                if self._does_not_fit(least) and self._does_not_fit(own):
-                    return  # nothing can be expected to fit: say so instead of trying the rest
+            if least is not None and self._does_not_fit(least) and self._does_not_fit(own):
+                return  # nothing can be expected to fit: say so instead of trying the rest
         queue += first_candidates(self.space.candidates, own, self.facts)
         while self._may_go_on():
             visited = self._visited()
-            queue = [c for c in queue if c.key not in visited]
+            queue = [c for c in (*self._disturbed(), *queue) if c.key not in visited]
             candidate = queue.pop(0) if queue else self._proposal(visited)
             if candidate is None:
                 break
@@ -127,22 +129,53 @@ class Search:
         self.confirm()
 
     def confirm(self) -> None:
-        """Measure the best candidate and the reference in turns and set ``speedup``."""
-        order = ranking(self.trials, self.objective)
-        against = reference(self.trials)
-        if not order or against is None or order[0].candidate.key == against.candidate.key:
-            return
-        best = order[0]
-        rounds: list[tuple[float, float]] = []
-        for _ in range(CONFIRMATION_ROUNDS):
-            pair = [self._probe(c.candidate, "confirmation") for c in (against, best)]
-            if any(t.estimate is None for t in pair):
+        """Measure the best candidate and the reference in turns and set ``speedup``.
+
+        One that fails on the way does not fit after all; the next best takes its place.
+        """
+        while True:
+            order = ranking(self.trials, self.objective)
+            against = reference(self.trials)
+            if not order or against is None or order[0].candidate.key == against.candidate.key:
+                return
+            rounds = self._in_turns(against.candidate, order[0].candidate)
+            if rounds is None:
                 continue
-            rounds.append((_seconds(pair[0]), _seconds(pair[1])))
-        if len(rounds) >= 2:
-            self.speedup = paired_ratio(
-                [r[0] for r in rounds], [r[1] for r in rounds], against.candidate.key
-            )
+            if len(rounds) >= 2:
+                self.speedup = paired_ratio(
+                    [r[0] for r in rounds], [r[1] for r in rounds], against.candidate.key
+                )
+            return
+
+    def _in_turns(self, against: Candidate, best: Candidate) -> list[tuple[float, float]] | None:
+        """Measure two candidates in turns; None when one of them fails.
+
+        Turns a resumed search finds among its trials are not taken again.
+        """
+        wanted = [against, best] * CONFIRMATION_ROUNDS
+        done = [t for t in self.trials if t.role == "confirmation"]
+        done = done[len(done) - self._turns_taken(wanted) :]
+        for candidate in wanted[len(done) :]:
+            record = self._probe(candidate, "confirmation")
+            if record.estimate is None and not may_recover(record):
+                return None
+            done.append(record)
+        pairs = zip(done[::2], done[1::2], strict=True)
+        return [
+            (_seconds(a), _seconds(b))
+            for a, b in pairs
+            if a.estimate is not None and b.estimate is not None
+        ]
+
+    def _turns_taken(self, wanted: list[Candidate]) -> int:
+        """Return how many of the wanted turns the last trials are."""
+        for count in range(min(len(wanted), len(self.trials)), 0, -1):
+            last = self.trials[-count:]
+            if all(t.role == "confirmation" for t in last) and [t.candidate.key for t in last] == [
+                c.key for c in wanted[:count]
+            ]:
+                return count
+        return 0
 
     def _probe(self, candidate: Candidate, role: str) -> TrialRecord:
         translated = settings(candidate, self.facts)
@@ -156,7 +189,7 @@ class Search:
             stored = self.store.begin(params, self.space.choices, candidate.key)
         self.observer.started(candidate, role)
         try:
-            report = self._measure(spec, f"{number:04d}")
+            report = self._not_spilled(self._measure(spec, f"{number:04d}"))
         except BaseException:
             self.store.abandon(stored)
             raise
@@ -198,6 +231,19 @@ class Search:
         second = probe(free, f"{name}-uncapped")
         return starved(report, second, spec.cap_bytes)
 
+    def _not_spilled(self, report: ProbeReport) -> ProbeReport:
+        """Return the report, as `spilled` when its times say that a driver paged to the host."""
+        measured = report.measurement
+        if self.facts.device.kind == "cpu" or report.ending.outcome is not Outcome.FITS:
+            return report
+        others = [t.report.measurement for t in self.trials if t.estimate is not None]
+        known = [m for m in others if m is not None]
+        ending = spilled_by_time(measured, known) if measured is not None else None
+        if ending is None or measured is None:
+            return report
+        peak = measured.peaks.deciding_bytes
+        return report.model_copy(update={"ending": ending, "needed_bytes": peak})
+
     def _verdict(self, record: TrialRecord) -> tuple[float | None, float | None]:
         """Return the objective and the violation Optuna is told; None fails the trial."""
         violation = self._violation(record)
@@ -222,9 +268,12 @@ class Search:
 
     def _proposal(self, visited: set[str]) -> Candidate | None:
         seen = []
+        listed = {c.key for c in self.space.candidates}
         for t in self.trials:
             value, violation = self._verdict(t)
-            if t.role == "search" and value is not None and violation is not None:
+            if t.role == "confirmation" or t.candidate.key not in listed:
+                continue
+            if value is not None and violation is not None:
                 params = {n: self._searched(t.candidate, n) for n in self.space.choices}
                 seen.append(Seen(params, value, violation))
         return propose(
@@ -254,7 +303,20 @@ class Search:
         return canonical(own.with_knobs(**params), self.facts)
 
     def _visited(self) -> set[str]:
-        return {t.candidate.key for t in self.trials}
+        """Return keys that need not come again: measured, disturbed twice, or given up."""
+        times = Counter(t.candidate.key for t in self.trials)
+        measured = {
+            t.candidate.key for t in self.trials if not may_recover(t) or times[t.candidate.key] > 1
+        }
+        return measured | self.store.given_up
+
+    def _disturbed(self) -> list[Candidate]:
+        """Return candidates whose probe ended for a reason outside them."""
+        return [t.candidate for t in self.trials if t.role == "search" and may_recover(t)]
+
+    def _baseline_is_due(self) -> bool:
+        mine = [t for t in self.trials if t.role == "baseline"]
+        return not mine or (len(mine) == 1 and may_recover(mine[0]))
 
     def _fits(self, candidate: Candidate) -> bool:
         return any(t.candidate.key == candidate.key and t.estimate is not None for t in self.trials)
@@ -277,13 +339,18 @@ class Search:
         last = ends[-SAME_CAUSE_LIMIT:]
         if len(last) < SAME_CAUSE_LIMIT or any(e.outcome is Outcome.FITS for e in ends):
             return
-        if any(e.outcome.is_memory for e in last) or len({e.reason for e in last}) > 1:
+        if any(e.outcome.is_memory for e in last) or len({_signature(e) for e in last}) > 1:
             return
         tail = " / ".join(last[-1].detail.strip().splitlines()[-2:])
         raise EnvironmentUnable(
             f"the first {len(last)} probes all ended the same way: {last[-1].reason}.",
             f"{tail} The whole log is {self.trials[-1].report.log_file}.",
         )
+
+
+def _signature(ending: Ending) -> tuple[Outcome, str]:
+    """Return what two endings of one cause share: addresses, sizes and counts differ."""
+    return ending.outcome, re.sub(r"0x[0-9a-fA-F]+|\d+", "#", ending.reason)
 
 
 def _seconds(trial: TrialRecord) -> float:

@@ -23,6 +23,8 @@ from autotune.core.result import TrialRecord
 from autotune.probe.protocol import write_document
 
 STUDY_NAME = "autotune"
+_LOCK = ".lock"
+#: How long SQLite waits for a database another process has locked.
 _ATTEMPTS_S = 20.0
 
 
@@ -190,7 +192,7 @@ def _engine_options(url: str) -> dict[str, Any]:
 
 
 def _hold(out_dir: Path) -> IO[str]:
-    lock = (out_dir / ".lock").open("a", encoding="ascii")
+    lock = (out_dir / _LOCK).open("a", encoding="ascii")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -198,6 +200,17 @@ def _hold(out_dir: Path) -> IO[str]:
             f"another autotune is working in {out_dir}.", "Wait for it, or choose another --out."
         ) from error
     return lock
+
+
+def is_held(out_dir: Path) -> bool:
+    """Whether a process is working in a run's folder."""
+    if not (out_dir / _LOCK).exists():
+        return False
+    try:
+        _hold(out_dir).close()
+    except BadInput:
+        return True
+    return False
 
 
 def _owner() -> dict[str, Any]:

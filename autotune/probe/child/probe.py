@@ -240,7 +240,7 @@ def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
 
         # Start the worker and autograd threads now: their stacks are torch's, not the candidate's.
         a = torch.ones(64, 64, requires_grad=True)
-        (a @ a).sum().backward()
+        torch.autograd.backward((a @ a).sum())
         return CpuMeter(), CpuCap(), lambda: None
 
     from autotune.probe.meters.cuda import CudaCap, CudaMeter

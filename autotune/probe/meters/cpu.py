@@ -94,7 +94,8 @@ class AllocatorWatch:
             if isinstance(tensor, torch.Tensor) and storage.data_ptr() not in seen:
                 seen.add(storage.data_ptr())
                 self._base_bytes += storage.nbytes()
-        self._profile: Any = profiler.profile(profile_memory=True)
+        make: Any = profiler.profile
+        self._profile = make(profile_memory=True)
         self._profile.__enter__()
 
     def stop(self) -> int:

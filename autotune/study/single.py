@@ -1,0 +1,115 @@
+"""Measures exactly one config, for a comparison with a stored baseline; searches nothing.
+
+On a machine whose speed varies (a shared CI runner) only ratios can be compared, so a reference
+form of the same config is measured in turns with it: same rows, same minute, same neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.core.candidate import Candidate
+from autotune.core.outcome import Outcome
+from autotune.core.result import Ratio, Result, TrialRecord
+from autotune.knobs.catalog import user_candidate
+from autotune.knobs.facts import Facts
+from autotune.knobs.rules import judge
+from autotune.knobs.translate import canonical
+from autotune.study.choose import may_recover, paired_ratio
+from autotune.study.search import Search
+
+#: What ``Result.space`` calls a measurement that searched nothing.
+SPACE = {"name": "one config", "candidates": 1, "merged": 0}
+#: The reference turns every searched lever to the side that needs least memory, whatever the
+#: config says, so that a knob flipped in the config does not flip it here too.
+_REFERENCE = {
+    "per_device_train_batch_size": 1,
+    "packing": "none",
+    "padding_free": False,
+    "pad_to_multiple_of": None,
+    "gradient_checkpointing": "full",
+    "activation_offloading": False,
+}
+
+
+@dataclass
+class Single(Search):
+    """Measure the user's own config, and its reference in turns with it.
+
+    Args:
+        repeats: how often each is measured, at least once.
+    """
+
+    repeats: int = 1
+
+    def run(self) -> None:
+        """Measure until every repeat is done or the config fails; fills ``trials``.
+
+        Raises:
+            EnvironmentUnable: the first probes all died of one cause that is not memory.
+        """
+        own = canonical(user_candidate(self.facts), self.facts)
+        other = reference_form(own, self.facts)
+        pairs: list[tuple[float, float]] = []
+        for turn in range(self.repeats):
+            mine = self._undisturbed(own, "confirmation" if turn else "baseline")
+            if mine.estimate is None:
+                return
+            if other is None:
+                continue
+            theirs = self._undisturbed(other, "confirmation")
+            if theirs.estimate is None:
+                other = None
+                continue
+            pairs.append((theirs.estimate.score_seconds, mine.estimate.score_seconds))
+        if other is not None and len(pairs) > 1:
+            self.speedup = paired_ratio([p[0] for p in pairs], [p[1] for p in pairs], other.key)
+
+    def _undisturbed(self, candidate: Candidate, role: str) -> TrialRecord:
+        """Measure a candidate, once more when the first ended for a reason outside it."""
+        record = self._probe(candidate, role)
+        return self._probe(candidate, role) if may_recover(record) else record
+
+
+def reference_form(own: Candidate, facts: Facts) -> Candidate | None:
+    """Return what a config is timed against, None when it is that form itself.
+
+    Args:
+        own: the config.
+        facts: job, rows and machine.
+    """
+    known = {name: value for name, value in _REFERENCE.items() if name in own.knobs}
+    form = canonical(own.with_knobs(**known), facts)  # type: ignore[arg-type]
+    return None if form.key == own.key or not judge(form, facts).valid else form
+
+
+def alone(result: Result, speedup: Ratio | None) -> Result:
+    """Return the document of one measured config, from the one a search would leave.
+
+    Args:
+        result: as `assemble` makes it from the trials.
+        speedup: the config against its reference.
+    """
+    own = next((t for t in result.trials if t.role == "baseline"), None)
+    mine = [t for t in result.trials if own and t.candidate.key == own.candidate.key]
+    steady = [t for t in mine if not may_recover(t)]
+    fits = bool(steady) and all(t.report.ending.outcome is Outcome.FITS for t in steady)
+    return result.model_copy(
+        update={
+            "best": own.candidate.key if own and fits else None,
+            "reference": speedup.reference if speedup else None,
+            "chosen_because": _because(steady, fits=fits),
+            "speedup": speedup,
+            "pays_back_seconds": None,
+            "skipped": (),
+            "space": dict(SPACE),
+        }
+    )
+
+
+def _because(measured: Sequence[TrialRecord], *, fits: bool) -> str:
+    if fits:
+        return "it is the one config that was measured"
+    reasons = [t.report.ending.reason for t in measured if t.estimate is None]
+    return f"the config does not run: {reasons[0]}" if reasons else "nothing was measured"

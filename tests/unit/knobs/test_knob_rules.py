@@ -1,0 +1,160 @@
+"""Every validity rule: one example it accepts and one it rejects, with the reason it gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autotune.core.candidate import Candidate
+from autotune.core.job import ALLOWABLE
+from autotune.knobs.catalog import user_candidate
+from autotune.knobs.facts import Facts
+from autotune.knobs.rules import RULES, judge, retention
+from autotune.knobs.translate import canonical
+from tests.support.facts import GPU, candidate_of, facts_of
+
+OFFLOAD = {"activation_offloading": True}
+REENTRANT = {"gradient_checkpointing_kwargs": {"use_reentrant": True}}
+SKIP = {"dataset_kwargs": {"skip_prepare_dataset": True}}
+LONG = {"per_device_train_batch_size": 2, "max_length": 1024}
+
+#: rule: (facts, a candidate it accepts, one it rejects, words of its reason)
+EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] = {
+    "packing_needs_a_length": (
+        {},
+        {"packing": "wrapped", "max_length": 256},
+        {"packing": "wrapped", "max_length": None},
+        "packing needs a max_length",
+    ),
+    "length_within_positions": (
+        {"tokens": [100] * 20 + [1000] * 20, "positions": 1000},
+        {"max_length": 1000},
+        {"max_length": 1000, "pad_to_multiple_of": 64},
+        "1024",
+    ),
+    "selective_is_not_reentrant": (
+        {"options": REENTRANT},
+        {"gradient_checkpointing": "full"},
+        {"gradient_checkpointing": "selective"},
+        "use_reentrant",
+    ),
+    "offloading_needs_an_accelerator": ({}, {}, OFFLOAD, "accelerator"),
+    "rows_are_prepared_by_trl": (
+        {"options": SKIP},
+        {},
+        {"packing": "bfd", "max_length": 1024},
+        "skip_prepare_dataset",
+    ),
+    "batch_within_the_rows": (
+        {"tokens": [50] * 6, "options": {"per_device_train_batch_size": 4}},
+        {"per_device_train_batch_size": 4},
+        {"per_device_train_batch_size": 8},
+        "more than the 6 rows",
+    ),
+    "no_longer_than_the_reference": (
+        {"options": {"max_length": 512}, "min_retention_ratio": 0.0},
+        {"max_length": 512},
+        {"max_length": 640},
+        "--allow longer",
+    ),
+    "enough_is_kept": ({}, {"max_length": 896}, {"max_length": 128}, "--min-retention"),
+    "effective_batch_held": (
+        {"options": {"per_device_train_batch_size": 10}},
+        {"per_device_train_batch_size": 5},
+        {"per_device_train_batch_size": 4},
+        "8.0 sequences instead of 10.0",
+    ),
+    "change_is_allowed": (
+        {"options": {"packing": True, "packing_strategy": "wrapped"}},
+        {"packing": "none"},
+        {"packing": "wrapped", "max_length": 512},
+        "--allow mixing",
+    ),
+}
+
+
+def judged(facts: Facts, knobs: dict[str, Any], rule: str) -> tuple[str | None, str]:
+    candidate = candidate_of(**knobs)
+    found = {r.__name__: r for r in RULES}[rule](candidate, facts)
+    return found, judge(candidate, facts).reason
+
+
+@pytest.mark.parametrize("rule", [r.__name__ for r in RULES])
+def test_every_rule_accepts_one_example_and_rejects_another_with_a_reason(rule: str) -> None:
+    made, good, bad, words = EXAMPLES[rule]
+    facts = facts_of(**made)
+    assert judged(facts, good, rule)[0] is None
+    reason, whole = judged(facts, bad, rule)
+    assert reason is not None
+    assert words in reason
+    assert whole, "the verdict as a whole rejects it too"
+
+
+def test_a_length_beyond_the_positions_is_fine_while_no_row_is_that_long() -> None:
+    # TRL's default max_length of 1024 on a model of 512 positions with short rows.
+    facts = facts_of([100, 300, 200] * 10, positions=512)
+    whole = canonical(candidate_of(max_length=None), facts)
+    assert judge(whole, facts).valid, judge(whole, facts).reason
+    packed = candidate_of(packing="bfd", max_length=1024, per_device_train_batch_size=1)
+    assert judge(packed, facts).rule == "length_within_positions"
+
+
+def test_offloading_is_valid_where_there_is_an_accelerator() -> None:
+    assert judge(candidate_of(**OFFLOAD), facts_of(device=GPU)).valid
+
+
+def test_a_micro_batch_of_packed_rows_cannot_be_more_than_there_are() -> None:
+    facts = facts_of([100] * 30, options={"per_device_train_batch_size": 30})
+    packed = candidate_of(packing="bfd", max_length=1000, per_device_train_batch_size=4)
+    assert "3 packed rows" in judge(packed, facts).reason
+
+
+def test_packing_is_held_to_the_effective_batch_too() -> None:
+    # About five documents of 100 tokens share a row of 512: one row is an update of five.
+    facts = facts_of([100] * 200, options={"per_device_train_batch_size": 5})
+    good = candidate_of(packing="bfd", max_length=512, per_device_train_batch_size=1)
+    assert judge(good, facts).valid
+    bad = candidate_of(packing="bfd", max_length=1024, per_device_train_batch_size=1)
+    assert judge(bad, facts).rule == "effective_batch_held"
+
+
+def test_what_the_user_allows_is_not_held_against_a_candidate() -> None:
+    options = {"per_device_train_batch_size": 10, "max_length": 512}
+    allowed = frozenset({"effective-batch", "longer", "mixing"})
+    facts = facts_of(options=options, allow=allowed, min_retention_ratio=0.0)
+    for knobs in (
+        {"per_device_train_batch_size": 4, "max_length": 512},
+        {"per_device_train_batch_size": 10, "max_length": 640},
+        {"per_device_train_batch_size": 1, "max_length": 256, "packing": "wrapped"},
+    ):
+        assert judge(candidate_of(**knobs), facts).valid, knobs
+
+
+def test_the_users_own_config_is_not_held_to_what_they_ask_of_others() -> None:
+    options = {"packing": True, "packing_strategy": "wrapped", "max_length": 128}
+    facts = facts_of(options=options)
+    own = canonical(user_candidate(facts), facts)
+    assert judge(own, facts, own=True).valid
+    assert not judge(own, facts).valid
+
+
+def test_advice_to_allow_something_names_only_what_can_be_allowed() -> None:
+    facts = facts_of(moe=True, options={"per_device_train_batch_size": 8})
+    reason = judge(candidate_of(per_device_train_batch_size=4), facts).reason
+    assert "(model)" in reason
+    for word in reason.replace(";", " ").split("--allow ")[1:]:
+        assert word.split()[0] in ALLOWABLE
+
+
+def test_splitting_loses_nothing_and_cutting_loses_what_lies_beyond() -> None:
+    facts = facts_of([100, 300])
+    assert retention(candidate_of(packing="bfd_split", max_length=100), facts) == 1.0
+    assert retention(candidate_of(packing="bfd", max_length=100), facts) == 0.5
+    assert retention(Candidate(knobs={"max_length": None}), facts) == 1.0
+
+
+def test_retention_counts_trained_tokens_not_prompts() -> None:
+    # The prompt of 200 tokens is not trained: a cut at 200 keeps nothing of that row.
+    facts = facts_of([100, 300], labels=[100, 100])
+    assert retention(candidate_of(max_length=200), facts) == 0.5

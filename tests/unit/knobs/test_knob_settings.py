@@ -1,0 +1,151 @@
+"""What a candidate means to TRL: options, accumulation, rows cut beforehand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from autotune.core.errors import BadInput
+from autotune.core.job import Trainer
+from autotune.knobs.catalog import BY_NAME, KNOBS, knob, knobs_of, user_candidate
+from autotune.knobs.translate import canonical, settings
+from tests.support.facts import GPU, candidate_of, facts_of
+
+
+def options_of(knobs: dict[str, Any], **made: Any) -> dict[str, Any]:
+    facts = facts_of(**made)
+    return settings(canonical(candidate_of(**knobs), facts), facts).options
+
+
+def test_the_batch_split_holds_the_effective_batch() -> None:
+    options = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
+    facts = facts_of(options=options)
+    for batch, accumulation in ((1, 32), (2, 16), (16, 2), (32, 1)):
+        made = settings(candidate_of(per_device_train_batch_size=batch), facts)
+        assert accumulation == made.accumulation
+        assert made.sequences_per_update == 32
+
+
+def test_packed_rows_are_counted_in_documents() -> None:
+    facts = facts_of([100] * 200, options={"per_device_train_batch_size": 20})
+    packed = candidate_of(packing="bfd", max_length=512, per_device_train_batch_size=1)
+    made = settings(packed, facts)
+    assert made.accumulation == 4
+    assert made.sequences_per_update == pytest.approx(20.0, rel=0.1)
+
+
+def test_a_packing_user_asks_for_documents_too() -> None:
+    options = {"packing": True, "max_length": 512, "per_device_train_batch_size": 2}
+    facts = facts_of([100] * 200, options=options)
+    assert facts.effective_batch == pytest.approx(10.0)
+    own = canonical(user_candidate(facts), facts)
+    assert settings(own, facts).accumulation == 1
+
+
+def test_padding_free_needs_no_max_length_and_rows_cut_beforehand() -> None:
+    # BC40: TRL refuses a max_length it would not enforce.
+    facts = facts_of([50, 300] * 10)
+    made = settings(candidate_of(padding_free=True, max_length=128), facts)
+    assert made.options["max_length"] is None
+    assert made.options["padding_free"] is True
+    assert made.pretruncate_tokens == 128
+
+
+def test_padding_free_cuts_nothing_when_no_row_is_too_long() -> None:
+    facts = facts_of([50, 100] * 10)
+    made = settings(candidate_of(padding_free=True, max_length=128), facts)
+    assert made.pretruncate_tokens is None
+
+
+def test_selective_checkpointing_is_a_keyword_and_leaves_with_checkpointing() -> None:
+    assert options_of({"gradient_checkpointing": "selective"})["gradient_checkpointing_kwargs"] == {
+        "selective": True
+    }
+    own = {"gradient_checkpointing_kwargs": {"selective": True, "preserve_rng_state": False}}
+    off = options_of({"gradient_checkpointing": "none"}, options=own)
+    assert off["gradient_checkpointing"] is False
+    assert off["gradient_checkpointing_kwargs"] == {"preserve_rng_state": False}
+    full = options_of({"gradient_checkpointing": "full"}, options=own)
+    assert full["gradient_checkpointing_kwargs"] == {"preserve_rng_state": False}
+
+
+def test_use_reentrant_of_the_user_survives() -> None:
+    own = {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
+    assert options_of({"gradient_checkpointing": "selective"}, options=own)[
+        "gradient_checkpointing_kwargs"
+    ] == {"use_reentrant": False, "selective": True}
+
+
+def test_what_equals_trls_default_and_the_user_left_out_is_not_written() -> None:
+    made = options_of({})
+    assert made == {"max_length": made["max_length"]}
+
+
+def test_what_the_user_wrote_is_written_even_where_it_is_trls_default() -> None:
+    made = options_of({"packing": "none"}, options={"packing": True, "max_length": 256})
+    assert made["packing"] is False
+
+
+def test_step_counts_follow_the_number_of_samples() -> None:
+    options = {"per_device_train_batch_size": 10, "max_steps": 1000, "warmup_steps": 0.1}
+    facts = facts_of([100] * 500, options=options)
+    packed = candidate_of(packing="bfd", max_length=512, per_device_train_batch_size=2)
+    same = settings(packed, facts)
+    assert "max_steps" not in same.options
+    assert "warmup_steps" not in same.options
+    more = facts_of(
+        [100] * 500,
+        options=options,
+        effective_batch_sequences=10,
+        allow=frozenset({"effective-batch"}),
+    )
+    eleven = settings(
+        candidate_of(packing="bfd", max_length=1100, per_device_train_batch_size=1), more
+    )
+    assert eleven.options["max_steps"] == 909
+
+
+def test_the_users_config_is_read_as_a_candidate() -> None:
+    options = {
+        "per_device_train_batch_size": 4,
+        "max_length": 512,
+        "packing": True,
+        "packing_strategy": "bfd_split",
+        "gradient_checkpointing": False,
+    }
+    own = user_candidate(facts_of(options=options))
+    assert own.get("packing") == "bfd_split"
+    assert own.get("gradient_checkpointing") == "none"
+    assert own.get("per_device_train_batch_size") == 4
+    assert own.get("pad_to_multiple_of") is None
+
+
+@pytest.mark.parametrize("row", KNOBS, ids=lambda row: row.name)
+def test_every_choice_of_every_knob_is_read_back_as_it_was_written(row: Any) -> None:
+    choices = row.choices if row.choices is not None else (1, 7, 512)
+    for choice in choices:
+        written = row.write(choice, facts_of(device=GPU))
+        assert row.accepts(choice)
+        assert choice == row.read(facts_of(device=GPU, options=written))
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "8"])
+def test_a_number_knob_takes_whole_numbers_above_zero_only(wrong: Any) -> None:
+    assert not BY_NAME["max_length"].accepts(wrong)
+
+
+def test_a_listed_choice_must_have_the_listed_type() -> None:
+    assert not BY_NAME["padding_free"].accepts(0)
+    assert not BY_NAME["packing"].accepts(None)
+    assert not BY_NAME["pad_to_multiple_of"].accepts(7)
+
+
+def test_an_unknown_knob_is_answered_with_the_nearest() -> None:
+    with pytest.raises(BadInput, match="'max_length'"):
+        knob("max_lenght")
+
+
+def test_only_sft_packs() -> None:
+    assert "packing" in {k.name for k in knobs_of(Trainer.SFT)}
+    assert "packing" not in {k.name for k in knobs_of(Trainer.DPO)}
