@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from autotune.spaces.load import find_space, read_space, space_hash
 from autotune.spaces.schema import Space
 from autotune.study.assemble import Run, assemble, require_fit
 from autotune.study.search import Limits, Search
+from autotune.study.single import Single, alone
 from autotune.study.storage import Store
 
 #: Preparation may tokenise a large data set; this bounds a hang, not the work.
@@ -107,14 +109,41 @@ def run(request: Request, watcher: Watcher | None = None) -> Result:
     return _Run(request, watcher or Watcher()).run()
 
 
+def probe(request: Request, *, repeats: int = 3, watcher: Watcher | None = None) -> Result:
+    """Measure exactly one config, the user's own, and return its document; writes no folder.
+
+    Args:
+        request: the job; what it says of a search is not looked at.
+        repeats: how often the config, and its reference in turns with it, are measured; from 1.
+            Speed as a ratio to the reference needs 2.
+        watcher: told of every event.
+
+    Raises:
+        BadInput: something asked for cannot be used.
+        EnvironmentUnable: this machine cannot do it.
+        Interrupted: it was asked to stop; nothing is left.
+    """
+    if repeats < 1:
+        raise BadInput(f"--repeats is {repeats}, expected at least 1.")
+    with tempfile.TemporaryDirectory(prefix="autotune-probe-") as folder:
+        out = str(Path(folder) / "probe")
+        elsewhere = dataclasses.replace(request, out=out, resume=False, force=False, storage=None)
+        try:
+            return _Run(elsewhere, watcher or Watcher(), repeats=repeats).run()
+        except Interrupted as error:
+            text = "stopped; a config is measured as a whole, so nothing was written."
+            raise Interrupted(text) from error.__cause__
+
+
 class _Run:
     """One run: from the request to the written folder."""
 
-    def __init__(self, request: Request, watcher: Watcher) -> None:
+    def __init__(self, request: Request, watcher: Watcher, *, repeats: int | None = None) -> None:
         if request.resume and request.out is not None:
             request = resumed_request(request, Path(request.out).expanduser())
         self._request = request
         self._watch = watcher
+        self._repeats = repeats
         self._start = time.monotonic()
         self._job, self._origin = build_job(request)
         self._limits = _limits(request)
@@ -203,7 +232,8 @@ class _Run:
             out_dir=str(self._out_dir.resolve()),
             notices=plan.notices,
         )
-        self._search = Search(
+        make = Search if self._repeats is None else partial(Single, repeats=self._repeats)
+        self._search = make(
             facts=plan.facts,
             space=plan.space,
             model_dir=plan.prepared.model.model_dir,
@@ -224,7 +254,8 @@ class _Run:
             if self._search.trials:
                 self._write(interrupted=True)
         result = self._write(interrupted=False)
-        require_fit(result)
+        if self._repeats is None:
+            require_fit(result)
         return result
 
     def _write(self, *, interrupted: bool) -> Result:
@@ -236,6 +267,8 @@ class _Run:
             seconds=time.monotonic() - self._start,
             interrupted=interrupted,
         )
+        if self._repeats is not None:
+            return alone(result, self._search.speedup)
         write_run(result, self._out_dir)
         return result
 

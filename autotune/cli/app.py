@@ -23,11 +23,14 @@ app = typer.Typer(
 
 
 def _register() -> None:
-    from autotune.cli.commands import doctor, emit, run, spaces, stations
+    from autotune.cli.commands import compare, doctor, emit, probe, report, run, spaces, stations
 
     run.register(app)
     doctor.register(app)
     emit.register(app)
+    report.register(app)
+    compare.register(app)
+    probe.register(app)
     spaces.register(app)
     stations.register(app)
 

@@ -64,6 +64,7 @@ class Measurement(Frozen):
         warnings: warnings TRL, transformers or torch raised, each once.
         parameters: trainable and all parameters, and the trainable dtype.
         load_seconds: from the start of the child to the first step.
+        steps_seconds: wall time of all micro-steps and optimizer updates, of every phase.
         cap_bytes: the enforced cap; None when the probe ran without.
         speed_rows_repeated: whether packed rows had to be used more than once to fill the timing.
     """
@@ -81,6 +82,7 @@ class Measurement(Frozen):
     warnings: tuple[str, ...] = ()
     parameters: dict[str, Any] = {}
     load_seconds: float = 0.0
+    steps_seconds: float = 0.0
     cap_bytes: int | None = None
     speed_rows_repeated: bool = False
 

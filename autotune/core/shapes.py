@@ -31,7 +31,8 @@ class Shapes:
     """Hold the micro-batches of one pass, in sampled order.
 
     Args:
-        rows: int64[m], sequences in every micro-batch (documents, when rows are packed).
+        rows: int64[m], sequences in every micro-batch (documents, when rows are packed; rows of
+            preference data, each of which makes two tensor rows).
         width: int64[m], tokens per tensor row as padded; of the one flattened row where the
             collator is padding-free.
         padded_tokens: int64[m], tokens the model computes, padding included.
@@ -97,7 +98,7 @@ def shapes_of_pass(
         raise BadInput(f"per_device_train_batch_size is {batch}, expected at least 1.")
     if packing == "none" or max_length is None:
         kept = lengths.kept_rows(max_length)
-        tokens, useful = lengths.cut(max_length)[kept], lengths.useful(max_length)[kept]
+        tokens, useful = lengths.cut(max_length)[kept], _useful(lengths, max_length)[kept]
         sequences = np.ones_like(tokens)
     else:
         packed = pack(lengths.tokens, max_length, packing, shards=shards)
@@ -118,7 +119,9 @@ def shapes_of_pass(
         padded = width
     else:
         width = _round_up(np.maximum.reduceat(tokens[order], starts), pad_to_multiple_of)
-        padded = width * np.diff(np.append(starts, len(order)))
+        # the two sides of preference rows are padded together (trl, DataCollatorForPreference)
+        sides = 1 if lengths.rejected is None else 2
+        padded = width * sides * np.diff(np.append(starts, len(order)))
     return Shapes(rows, width, padded, np.add.reduceat(useful[order], starts))
 
 
@@ -151,6 +154,17 @@ def padding_waste(
         ).padding_ratio
         for batch in batches
     }
+
+
+def _useful(lengths: Lengths, max_length: int | None) -> IntArray:
+    """Return int64[n], tokens of every row that are not padding, both sides of preference rows."""
+    if lengths.chosen is None or lengths.rejected is None:
+        return lengths.useful(max_length)
+    if max_length is None:
+        return lengths.chosen + lengths.rejected
+    both: IntArray = np.minimum(lengths.chosen, max_length)
+    both = both + np.minimum(lengths.rejected, max_length)
+    return both
 
 
 def _round_up(width: IntArray, multiple: int | None) -> IntArray:

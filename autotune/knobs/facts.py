@@ -56,8 +56,12 @@ class Facts:
     @property
     def effective_batch(self) -> float:
         """Sequences per optimizer update the user asked for."""
-        if self.job.effective_batch_sequences is not None:
-            return float(self.job.effective_batch_sequences)
+        asked = self.job.effective_batch_sequences
+        return self.own_batch if asked is None else float(asked)
+
+    @property
+    def own_batch(self) -> float:
+        """Sequences per optimizer update of the user's config as they wrote it."""
         rows = int(self.option("per_device_train_batch_size")) * int(
             self.option("gradient_accumulation_steps")
         )

@@ -128,7 +128,7 @@ def _same_samples(sequences: float, facts: Facts) -> dict[str, Any]:
 
     Values below 1 are shares of the run and stay; so do values the user left to TRL.
     """
-    factor = facts.effective_batch / sequences
+    factor = facts.own_batch / sequences
     found: dict[str, Any] = {}
     for name in STEP_COUNTED:
         value = facts.job.options.get(name)

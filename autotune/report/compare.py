@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from autotune.core.outcome import Outcome
 from autotune.core.result import Result, TrialRecord
-from autotune.report.samples import Sample, paired, sample_of
+from autotune.core.units import show_bytes
+from autotune.report.samples import Sample, paired, sample_of, steps_of
 from autotune.report.thresholds import MEMORY_PARTS, METRICS, Threshold
 
 Verdict = Literal["regression", "within noise", "ok", "not checked"]
@@ -111,7 +112,7 @@ def compare(
             if sample is None:
                 refusals.append(f"the {whose} holds no {threshold.name}")
         if threshold.metric == "step_time":
-            pair = paired(pair, before.report.measurement, now.report.measurement)
+            pair = paired(pair, steps_of(baseline, before), steps_of(current, now))
         rows.append(_row(threshold.name, *pair, threshold))
     checked = {threshold.name for threshold in thresholds}
     for name in _all_names():
@@ -131,7 +132,11 @@ def _all_names() -> list[str]:
 def _chosen(result: Result) -> TrialRecord | None:
     if result.best_trial is not None:
         return result.best_trial
-    return result.trials[0] if len(result.trials) == 1 else None
+    if any(t.role == "search" for t in result.trials[1:]):
+        return None
+    # One config was measured and does not run: what counts is how its last repeat ended.
+    mine = [t for t in result.trials if t.candidate.key == result.trials[0].candidate.key]
+    return mine[-1] if mine else None
 
 
 def _row(name: str, before: Sample | None, now: Sample | None, threshold: Threshold | None) -> Row:
@@ -160,6 +165,7 @@ def _differences(
     pairs: dict[str, tuple[Any, Any]] = {
         "device": (baseline.device.name, current.device.name),
         "kind of device": (baseline.device.kind, current.device.kind),
+        "cores": (baseline.device.cores, current.device.cores),
         "trainer": (baseline.job.trainer.value, current.job.trainer.value),
         "rows": (baseline.profile.fingerprint, current.profile.fingerprint),
         "vocabulary": (baseline.profile.vocabulary, current.profile.vocabulary),
@@ -171,9 +177,29 @@ def _differences(
     for name, (one, two) in pairs.items():
         if one != two:
             yield f"{name}: {_shown(one)} in the baseline, {_shown(two)} now", True
+    for name, was, value in _options(baseline, current):
+        yield f"{name}: {_shown(was)} in the baseline, {_shown(value)} now", False
     if before is not None and now is not None:
         for name, (was, value) in before.candidate.differences(now.candidate).items():
             yield f"{name}: {was} in the baseline, {value} now", False
+
+
+def _options(baseline: Result, current: Result) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what the jobs ask differently, knobs apart: those are named by their candidates."""
+    old, new = baseline.job.options, current.job.options
+    knobs = {name for t in (*baseline.trials, *current.trials) for name in t.candidate.knobs}
+    for name in sorted({*old, *new} - knobs):
+        if old.get(name) != new.get(name):
+            yield name, old.get(name), new.get(name)
+    for name in ("weights", "seed"):
+        if getattr(baseline.job, name) != getattr(current.job, name):
+            yield name, getattr(baseline.job, name), getattr(current.job, name)
+    if baseline.budget.explicit and baseline.budget.total_bytes != current.budget.total_bytes:
+        yield (
+            "budget",
+            show_bytes(baseline.budget.total_bytes),
+            show_bytes(current.budget.total_bytes),
+        )
 
 
 def _parameters(trial: TrialRecord | None) -> Any:

@@ -8,6 +8,8 @@ from autotune.report.markdown import code, table, text
 from autotune.report.privacy import clean_text
 from autotune.report.summary import ABSENT
 
+#: Titles of the table of quantities.
+HEAD = ("quantity", "baseline", "now", "change", "noise", "allowed", "verdict")
 _SYMBOLS = {
     "regression": "❌ regression",
     "within noise": "⚠️ within noise",
@@ -22,8 +24,7 @@ def render_comparison(comparison: Comparison) -> str:
     parts += [_list("Cannot be compared", comparison.refusals)]
     parts += [text(clean_text(f"Does not run: {comparison.failed}"))] if comparison.failed else []
     if comparison.rows:
-        head = ("quantity", "baseline", "now", "change", "noise", "allowed", "verdict")
-        parts.append(table(head, [_cells(row) for row in comparison.rows]))
+        parts.append(table(HEAD, [_markdown_cells(row) for row in comparison.rows]))
     parts.append(_list("Also different", comparison.differences))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -44,17 +45,23 @@ def _list(title: str, lines: tuple[str, ...]) -> str:
     return "\n".join([f"{title}:", "", *items]) if items else ""
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def cells(row: Row) -> tuple[str, ...]:
+    """Write one quantity under `HEAD`, as plain text."""
     change = row.change_ratio
     return (
-        code(row.name),
+        row.name,
         _show(row.name, row.baseline),
         _show(row.name, row.current),
         ABSENT if change is None else f"{change:+.1%}",
         f"± {_show(row.name, row.noise)}" if row.noise else "",
         (row.limit or "").rpartition(":")[2],
-        _SYMBOLS[row.verdict],
+        row.verdict,
     )
+
+
+def _markdown_cells(row: Row) -> tuple[str, ...]:
+    name, *rest, _ = cells(row)
+    return (code(name), *rest, _SYMBOLS[row.verdict])
 
 
 def _show(name: str, value: float | None) -> str:

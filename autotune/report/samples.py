@@ -1,16 +1,17 @@
 """Read a quantity and its noise out of a measured trial.
 
-The noise is the half-width of a 95 % interval, from the raw samples; what was measured once has
-none. Does not judge.
+The noise is the half-width of a 95 % interval, from the raw samples, or the range of repeats; what
+was measured once has none. Does not judge.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from autotune.core.measurement import Measurement
+from autotune.core.measurement import Measurement, Step
 from autotune.core.result import Result, TrialRecord
 from autotune.report.thresholds import MEMORY_PARTS
 
@@ -25,7 +26,7 @@ class Sample:
 
     Args:
         value: bytes, tokens per second, seconds, or a ratio.
-        noise: half-width of its 95 % interval, same unit; 0 where it was measured once.
+        noise: what it may differ by without a cause, same unit; 0 where it was measured once.
     """
 
     value: float
@@ -37,6 +38,9 @@ def sample_of(
 ) -> Sample | None:
     """Read one quantity of a trial, None when it was not measured.
 
+    A candidate measured several times counts with its median, and what its repeats differ by is
+    noise.
+
     Args:
         result: the result the trial is of.
         trial: the chosen candidate.
@@ -44,50 +48,89 @@ def sample_of(
         part: key of `MEMORY_PARTS` or None.
         speed: ``absolute``, or ``ratio`` to the reference candidate of the same run.
     """
-    measurement = trial.report.measurement
-    if measurement is None:
+    measured = [m for m in (t.report.measurement for t in _repeats(result, trial)) if m is not None]
+    if not measured:
         return None
     if metric == "peak_memory":
-        peaks = measurement.peaks
-        value = peaks.deciding_bytes if part is None else getattr(peaks, MEMORY_PARTS[part])
-        return None if value is None else Sample(float(value))
+        return _middle([_peak(m, part) for m in measured])
     if metric == "step_time":
-        return _step_time(measurement)
+        seconds = [step.seconds for step in steps_of(result, trial)]
+        return Sample(median(seconds), _half_width(seconds)) if seconds else None
     if speed == "ratio":
         found = result.speedup
         return Sample(found.value, (found.high - found.low) / 2) if found else None
     if trial.estimate is None:
         return None
-    value = trial.estimate.useful_tokens_per_s
-    count = max(len(measurement.timed_steps), 1)
-    return Sample(value, value * _MEDIAN_95 * trial.estimate.spread_ratio / math.sqrt(count))
-
-
-def _step_time(measurement: Measurement) -> Sample | None:
-    seconds = [step.seconds for step in measurement.timed_steps]
-    if not seconds:
+    rates = [t.estimate.useful_tokens_per_s for t in _repeats(result, trial) if t.estimate]
+    sample = _middle(list(rates))
+    if sample is None:
         return None
-    middle = median(seconds)
-    deviation = median(abs(s - middle) for s in seconds)
-    return Sample(middle, _MEDIAN_95 * deviation / math.sqrt(len(seconds)))
+    count = max(len(measured[0].timed_steps), 1)
+    within = sample.value * _MEDIAN_95 * trial.estimate.spread_ratio / math.sqrt(count)
+    return Sample(sample.value, max(within, sample.noise))
+
+
+def steps_of(result: Result, trial: TrialRecord) -> tuple[Step, ...]:
+    """Return the timed steps of a candidate, each with the median time of its repeats.
+
+    Args:
+        result: the result the trial is of.
+        trial: the candidate; repeats of other shapes than its own are left out.
+    """
+    own = trial.report.measurement
+    if own is None:
+        return ()
+    series = [
+        t.report.measurement.timed_steps for t in _repeats(result, trial) if t.report.measurement
+    ]
+    alike = [steps for steps in series if shapes(steps) == shapes(own.timed_steps)]
+    return tuple(
+        step.model_copy(update={"seconds": median(steps[n].seconds for steps in alike)})
+        for n, step in enumerate(own.timed_steps)
+    )
+
+
+def shapes(steps: Sequence[Step]) -> list[tuple[int, int]]:
+    """Return what the time of each step depends on."""
+    return [(step.rows, step.width) for step in steps]
+
+
+def _repeats(result: Result, trial: TrialRecord) -> list[TrialRecord]:
+    """Return every trial of a candidate that fits, at least the given one."""
+    key = trial.candidate.key
+    found = [t for t in result.trials if t.candidate.key == key and t.estimate is not None]
+    return found or [trial]
+
+
+def _peak(measurement: Measurement, part: str | None) -> int | None:
+    peaks = measurement.peaks
+    value: int | None = peaks.deciding_bytes if part is None else getattr(peaks, MEMORY_PARTS[part])
+    return value
+
+
+def _middle(values: Sequence[float | None]) -> Sample | None:
+    known = [float(v) for v in values if v is not None]
+    if not known or len(known) < len(values):
+        return None
+    return Sample(median(known), max(known) - min(known))
+
+
+def _half_width(values: Sequence[float]) -> float:
+    middle = median(values)
+    return _MEDIAN_95 * median(abs(v - middle) for v in values) / math.sqrt(len(values))
 
 
 def paired(
-    pair: tuple[Sample | None, Sample | None], before: Measurement, now: Measurement
+    pair: tuple[Sample | None, Sample | None], before: Sequence[Step], now: Sequence[Step]
 ) -> tuple[Sample | None, Sample | None]:
     """Take the noise of a step time from ratios of steps of one shape; unlike shapes are no noise.
 
     Args:
         pair: both samples.
-        before: measurement of the first.
-        now: measurement of the second.
+        before: timed steps of the first.
+        now: timed steps of the second.
     """
-    one, two = before.timed_steps, now.timed_steps
-    shapes = [[(step.rows, step.width) for step in steps] for steps in (one, two)]
-    if not one or pair[0] is None or pair[1] is None or shapes[0] != shapes[1]:
+    if not before or pair[0] is None or pair[1] is None or shapes(before) != shapes(now):
         return pair
-    ratios = [b.seconds / a.seconds for a, b in zip(one, two, strict=True)]
-    middle = median(ratios)
-    deviation = median(abs(ratio - middle) for ratio in ratios)
-    noise = pair[0].value * _MEDIAN_95 * deviation / math.sqrt(len(ratios))
-    return Sample(pair[0].value), Sample(pair[1].value, noise)
+    ratios = [b.seconds / a.seconds for a, b in zip(before, now, strict=True)]
+    return Sample(pair[0].value), Sample(pair[1].value, pair[0].value * _half_width(ratios))

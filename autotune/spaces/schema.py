@@ -5,13 +5,15 @@ Says nothing of validity; a file that lists an impossible combination is fine, t
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from autotune.core.candidate import Value
+from autotune.knobs.catalog import KNOBS
 
-Choices = Literal["auto"] | list[Value]
+Choices = Literal["auto"] | Annotated[list[Value], Field(min_length=1)]
 
 
 class Dimension(BaseModel):
@@ -45,7 +47,7 @@ class Space(BaseModel):
     name: str
     trainer: Literal["sft", "dpo", "reward", "kto", "grpo", "rloo", "online-dpo"]
     describe: str
-    knobs: dict[str, Choices | Dimension]
+    knobs: dict[str, Choices | Dimension] = Field(min_length=1)
 
     def dimensions(self) -> dict[str, Dimension]:
         """Return every knob as a dimension."""
@@ -53,3 +55,14 @@ class Space(BaseModel):
             name: d if isinstance(d, Dimension) else Dimension(choices=d)
             for name, d in self.knobs.items()
         }
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema editors check space files against; knob names are listed."""
+    schema = Space.model_json_schema()
+    schema["properties"]["knobs"]["propertyNames"] = {"enum": [k.name for k in KNOBS]}
+    return schema
+
+
+if __name__ == "__main__":
+    print(json.dumps(json_schema(), indent=1))

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
+from autotune.core.errors import EnvironmentUnable, NothingFits
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, TrialRecord
-from autotune.knobs.catalog import user_candidate
+from autotune.core.units import show_bytes, show_ratio
+from autotune.knobs.catalog import knobs_of, user_candidate
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
@@ -79,7 +81,8 @@ def reference_form(own: Candidate, facts: Facts) -> Candidate | None:
         own: the config.
         facts: job, rows and machine.
     """
-    known = {name: value for name, value in _REFERENCE.items() if name in own.knobs}
+    names = {knob.name for knob in knobs_of(facts.job.trainer)}
+    known = {name: value for name, value in _REFERENCE.items() if name in names}
     form = canonical(own.with_knobs(**known), facts)  # type: ignore[arg-type]
     return None if form.key == own.key or not judge(form, facts).valid else form
 
@@ -95,8 +98,14 @@ def alone(result: Result, speedup: Ratio | None) -> Result:
     mine = [t for t in result.trials if own and t.candidate.key == own.candidate.key]
     steady = [t for t in mine if not may_recover(t)]
     fits = bool(steady) and all(t.report.ending.outcome is Outcome.FITS for t in steady)
+    # Its logs were in a folder that is gone.
+    trials = tuple(
+        t.model_copy(update={"report": t.report.model_copy(update={"log_file": None})})
+        for t in result.trials
+    )
     return result.model_copy(
         update={
+            "trials": trials,
             "best": own.candidate.key if own and fits else None,
             "reference": speedup.reference if speedup else None,
             "chosen_because": _because(steady, fits=fits),
@@ -105,6 +114,31 @@ def alone(result: Result, speedup: Ratio | None) -> Result:
             "skipped": (),
             "space": dict(SPACE),
         }
+    )
+
+
+def require_runs(result: Result) -> None:
+    """Check that the measured config runs within its budget.
+
+    Raises:
+        NothingFits: it needs more memory than that.
+        EnvironmentUnable: it could not be measured for another reason.
+    """
+    if result.best is not None:
+        return
+    report = next((t.report for t in result.trials if t.estimate is None), None)
+    if report is None:
+        raise EnvironmentUnable("nothing was measured.")
+    ending = report.ending
+    if not ending.outcome.is_memory:
+        tail = " / ".join(ending.detail.strip().splitlines()[-2:])
+        raise EnvironmentUnable(f"the config could not be measured: {ending.reason}.", tail or None)
+    raise NothingFits(
+        f"the config does not fit {show_bytes(result.budget.usable_bytes)} "
+        f"({show_bytes(result.budget.total_bytes)} less "
+        f"{show_ratio(result.budget.headroom_ratio)} headroom): {ending.reason}, in phase "
+        f"{ending.phase.value}.",
+        "`autotune run` with the same options looks for one that does.",
     )
 
 

@@ -8,10 +8,7 @@ import typer
 
 _STATIONS = {
     "predict": "prediction without probes",
-    "probe": "measuring exactly one config",
     "profile": "the data set's length profile on its own",
-    "report": "HTML, Markdown and JUnit reports",
-    "compare": "the comparison of two results",
 }
 
 

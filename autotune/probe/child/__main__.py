@@ -30,13 +30,14 @@ _TRACEBACK_CHARS = 6000
 
 def main(arguments: list[str]) -> int:
     """Run as server or for one request."""
+    from autotune.probe.child.serve import import_libraries, serve
+
     mode, lifeline = arguments[0], int(arguments[1])
     if mode == "--serve":
-        from autotune.probe.child.serve import serve
-
         return serve(lifeline, work)
     die_with_parent()
     watch(lifeline)
+    import_libraries()  # before memory is measured, as in a warm child
     return work(Path(arguments[2]))
 
 

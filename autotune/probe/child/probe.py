@@ -199,6 +199,7 @@ class Probe:
             warnings=tuple(self._warnings),
             parameters=self._parameters,
             load_seconds=(clock.first_step_at or time.perf_counter()) - self._started,
+            steps_seconds=sum(s.seconds for s in clock.steps) + sum(clock.optimizer_seconds),
             cap_bytes=self.spec.cap_bytes,
             speed_rows_repeated=self._repeated,
         )

@@ -94,16 +94,15 @@ def test_step_counts_follow_the_number_of_samples() -> None:
     same = settings(packed, facts)
     assert "max_steps" not in same.options
     assert "warmup_steps" not in same.options
-    more = facts_of(
-        [100] * 500,
-        options=options,
-        effective_batch_sequences=10,
-        allow=frozenset({"effective-batch"}),
-    )
-    eleven = settings(
-        candidate_of(packing="bfd", max_length=1100, per_device_train_batch_size=1), more
-    )
-    assert eleven.options["max_steps"] == 909
+
+
+def test_step_counts_shrink_when_updates_see_more() -> None:
+    options = {"per_device_train_batch_size": 8, "max_steps": 1000, "save_steps": 3}
+    facts = facts_of([100] * 500, options=options, effective_batch_sequences=32)
+    made = settings(candidate_of(per_device_train_batch_size=16), facts)
+    assert made.accumulation == 2
+    assert made.options["max_steps"] == 250
+    assert made.options["save_steps"] == 1
 
 
 def test_the_users_config_is_read_as_a_candidate() -> None:

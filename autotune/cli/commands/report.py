@@ -1,0 +1,58 @@
+"""``autotune report``: a stored result for people and for CI."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report", help="Show a stored result as a page, a comment, a table or tests.")(
+        report
+    )
+
+
+def report(
+    result: Annotated[str, typer.Argument(help="A run's folder, or its result.json.")],
+    output_format: Annotated[
+        str, typer.Option("--format", help="html, markdown, csv or junit.")
+    ] = "markdown",
+    out: Annotated[
+        str | None, typer.Option(help="File to write instead of stdout.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Read the result and write it in the format."""
+    from autotune.core.errors import BadInput, nearest
+    from autotune.core.result import read_result
+    from autotune.emit import write_whole
+    from autotune.report import REPORTERS
+
+    if output_format not in REPORTERS:
+        raise BadInput(
+            f"--format is {output_format!r}{nearest(output_format, list(REPORTERS))}.",
+            f"It takes {', '.join(REPORTERS)}.",
+        )
+    reporter = REPORTERS[output_format]
+    source = Path(result).expanduser()
+    document = read_result(source)
+    text = reporter.render(document)
+    if out is None and output_format == "html" and sys.stdout.isatty():
+        # A megabyte of page is nothing to read in a terminal.
+        folder = source if source.is_dir() else source.parent
+        out = str(folder / reporter.file_name)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    file = Path(out).expanduser()
+    if file.suffix == ".json":
+        raise BadInput(f"{file} looks like a result, which a report would replace.")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, text)
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {error}") from error
+    typer.echo(f"written to {file}")

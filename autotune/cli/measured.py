@@ -1,0 +1,113 @@
+"""How `autotune probe` speaks: one line a probe while it measures, the numbers at the end."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.status import Status
+
+from autotune.api import Plan, Watcher
+from autotune.cli.words import accumulation_of, describe, peak_of, speed_of
+from autotune.core.candidate import Candidate
+from autotune.core.result import Result, TrialRecord
+from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.study.assemble import peaks_line
+
+
+class MeasuringView(Watcher):
+    """Show on stderr what is being measured."""
+
+    def __init__(self, console: Console) -> None:
+        """Take the console of progress."""
+        self._console = console
+        self._status: Status | None = None
+        self._own = ""
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        """Start the spinner where there is a terminal."""
+        if self._console.is_terminal:
+            self._status = self._console.status("").__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the spinner."""
+        if self._status is not None:
+            self._status.__exit__(kind, error, trace)
+
+    def stage(self, text: str) -> None:
+        """Say what begins."""
+        self._say(text)
+
+    def planned(self, plan: Plan) -> None:
+        """Say what was filled in."""
+        for notice in plan.notices:
+            self._console.print(f"note     {notice}", markup=False)
+
+    def started(self, candidate: Candidate, role: str) -> None:
+        """Note which of the two is measured."""
+        if role == "baseline":
+            self._own = candidate.key
+        if self._status is not None:
+            self._status.update(f"measuring {self._name(candidate)}")
+
+    def finished(self, record: TrialRecord) -> None:
+        """Say how a probe ended."""
+        self._done += 1
+        ending = record.report.ending
+        words = [
+            f"[{self._done}]",
+            self._name(record.candidate),
+            describe(record.candidate, accumulation_of(record)),
+            ending.outcome.value,
+            f"peak {peak_of(record)}",
+            f"{speed_of(record)} tok/s",
+            ending.reason,
+        ]
+        self._console.print("  ".join(word for word in words if word), markup=False)
+
+    def _name(self, candidate: Candidate) -> str:
+        return "the config" if candidate.key == self._own else "its reference"
+
+    def _say(self, text: str) -> None:
+        if self._status is None:
+            self._console.print(f"{text} ...", markup=False)
+        else:
+            self._status.update(text)
+
+
+def measured_lines(result: Result) -> list[str]:
+    """Return the numbers of the one config, a line each.
+
+    Args:
+        result: a result with a best trial.
+    """
+    best = result.best_trial
+    assert best is not None and best.estimate is not None
+    measured = best.report.measurement
+    assert measured is not None
+    numbers = best.estimate
+    times = sum(t.candidate.key == result.best for t in result.trials)
+    lines = [
+        f"config      {describe(best.candidate, accumulation_of(best))}, measured {times} times",
+        f"peak        {peaks_line(measured.peaks)} of {show_bytes(result.budget.usable_bytes)} "
+        "usable (first measurement)",
+        f"speed       {numbers.useful_tokens_per_s:,.0f} useful tokens/s, one pass takes about "
+        f"{show_duration(numbers.pass_seconds)} (first measurement)",
+        f"kept        {show_ratio(numbers.retention_ratio)} of the label tokens",
+    ]
+    speed, other = result.speedup, result.reference_trial
+    if speed is not None and other is not None:
+        lines.append(
+            f"reference   {speed.value:.2f} times as fast as "
+            f"{describe(other.candidate, accumulation_of(other))}, 95 % interval {speed.low:.2f} "
+            f"to {speed.high:.2f}, measured in turns {speed.pairs} times"
+        )
+    return lines

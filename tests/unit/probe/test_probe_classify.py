@@ -1,0 +1,281 @@
+"""How probes end: the many disguises of memory, and what must not be taken for it."""
+
+# ruff: noqa: E501  (error texts stand as the libraries write them)
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from autotune.core.measurement import ProbeReport
+from autotune.core.memory import Peaks
+from autotune.core.outcome import Ending, Outcome, Phase
+from autotune.probe.classify import Observed, classify, spilled_by_time, starved
+from autotune.probe.protocol import Failure
+from tests.support.facts import GIB, MIB, ending_of, measurement_of, step_of
+
+CPU_OOM = (
+    "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 8589934592 bytes. Error code 12 (Cannot allocate memory)"
+)
+
+
+def seen(failure: Failure | None = None, **changes: Any) -> Observed:
+    plain: dict[str, Any] = {
+        "failure": failure,
+        "measurement": None,
+        "code": 0 if failure is None else 1,
+        "timed_out": False,
+        "deadline_s": 120.0,
+        "peak_rss_bytes": 3 * GIB,
+        "host_total_bytes": 16 * GIB,
+        "cap_bytes": 4 * GIB,
+        "device": "cuda:0",
+    }
+    return Observed(**{**plain, **changes})
+
+
+def raised(type_name: str, message: str, **changes: Any) -> Failure:
+    plain: dict[str, Any] = {
+        "traceback": f"Traceback\n{type_name}: {message}",
+        "phase": Phase.STEADY,
+    }
+    return Failure(type_name=type_name, message=message, **{**plain, **changes})
+
+
+def ended(failure: Failure | None = None, **changes: Any) -> Ending:
+    return classify(seen(failure, **changes))[0]
+
+
+DEVICE_OOM = {
+    "torch's own": ("torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB."),
+    "the older class": ("torch.cuda.OutOfMemoryError", "CUDA out of memory."),
+    "any class of that name (BC13)": ("torch.OutOfMemoryError", "from a fake optimizer"),
+    "the plain runtime error": ("builtins.RuntimeError", "CUDA error: out of memory\nCUDA kernel errors might be"),
+    "an accelerator error": ("torch.AcceleratorError", "CUDA error: out of memory"),
+    "the driver": ("builtins.RuntimeError", "CUDA driver error: out of memory"),
+    "the driver's code": ("builtins.RuntimeError", "CUDA_ERROR_OUT_OF_MEMORY: out of memory"),
+    "cuBLAS": ("builtins.RuntimeError", "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    "cuBLAS without room for its handle": ("builtins.RuntimeError", "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+    "cuDNN": ("builtins.RuntimeError", "cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    "cuDNN without room for its handle": ("builtins.RuntimeError", "cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"),
+    "bitsandbytes": ("builtins.RuntimeError", "Error out of memory at line 380 in file /src/csrc/pythonInterface.c"),
+    "NCCL": ("torch.distributed.DistBackendError", "NCCL error in: ProcessGroupNCCL.cpp:1275, unhandled cuda error\nLast error:\nCuda failure 2 'out of memory'"),
+    "ROCm": ("builtins.RuntimeError", "HIP out of memory. Tried to allocate 20.00 MiB"),
+    "Apple": ("builtins.RuntimeError", "MPS backend out of memory (MPS allocated: 18.00 GB)"),
+    "Intel": ("builtins.RuntimeError", "XPU out of memory. Tried to allocate 2 GiB"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("disguise", DEVICE_OOM)
+def test_a_device_out_of_memory_is_known_in_its_disguise(disguise: str) -> None:
+    ending, needed = classify(seen(raised(*DEVICE_OOM[disguise], phase=Phase.OPTIMIZER_STEP)))
+    assert ending.outcome is Outcome.OOM_DEVICE
+    assert ending.phase is Phase.OPTIMIZER_STEP
+    assert ending.detail
+    assert needed is not None
+    assert needed >= 4 * GIB
+
+
+HOST_OOM = {
+    "torch's CPU allocator (BC14)": ("builtins.RuntimeError", CPU_OOM),
+    "its Windows text": ("builtins.RuntimeError", "DefaultCPUAllocator: not enough memory: you tried to allocate 1024 bytes."),
+    "Python": ("builtins.MemoryError", ""),
+    "numpy": ("numpy._core._exceptions._ArrayMemoryError", "Unable to allocate 8.00 GiB for an array"),
+    "the system": ("builtins.OSError", "[Errno 12] Cannot allocate memory"),
+    "C++": ("builtins.RuntimeError", "std::bad_alloc"),
+    "threads": ("builtins.RuntimeError", "can't start new thread"),
+    "Arrow": ("pyarrow.lib.ArrowMemoryError", "malloc of size 1073741824 failed"),
+    "mapped files": ("builtins.RuntimeError", "unable to mmap 4294967296 bytes from file <model.safetensors>: Cannot allocate memory (12)"),
+    "a data loader's worker": ("builtins.RuntimeError", "DataLoader worker (pid(s) 4242) is killed by signal: Killed. "),
+    "shared memory": ("builtins.RuntimeError", "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("disguise", HOST_OOM)
+def test_a_host_out_of_memory_is_known_in_its_disguise(disguise: str) -> None:
+    assert ended(raised(*HOST_OOM[disguise])).outcome is Outcome.OOM_HOST
+
+
+def test_what_the_allocator_was_asked_for_is_a_bound_of_what_is_needed() -> None:
+    assert classify(seen(raised("builtins.RuntimeError", CPU_OOM)))[1] == 8 * GIB
+    assert classify(seen(raised("builtins.RuntimeError", CPU_OOM), cap_bytes=None))[1] == 8 * GIB
+    assert classify(seen(raised("builtins.MemoryError", ""), cap_bytes=None))[1] is None
+
+
+def test_a_memory_ending_says_the_cap_and_how_far_it_came() -> None:
+    # BC13: the second full step, whatever the accumulation.
+    failure = raised("torch.OutOfMemoryError", "CUDA out of memory.", step=6)
+    assert "4.00 GiB after 6 micro-steps" in ended(failure).reason
+
+
+NOT_MEMORY = {
+    "a wrong config (BC40)": (Outcome.INVALID, "builtins.ValueError", "When `padding_free=True` without packing, `max_length` is not enforced."),
+    "a missing library (BC38)": (Outcome.INVALID, "builtins.ImportError", "bitsandbytes is not installed"),
+    "no gradient (BC09)": (Outcome.INVALID, "builtins.RuntimeError", "element 0 of tensors does not require grad and does not have a grad_fn"),
+    "fp16 weights (BC19)": (Outcome.INVALID, "builtins.ValueError", "Attempting to unscale FP16 gradients."),
+    "recomputation (BC44)": (Outcome.INVALID, "torch.utils.checkpoint.CheckpointError", "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass."),
+    "a failed assertion": (Outcome.CRASHED, "builtins.RuntimeError", "CUDA error: device-side assert triggered"),
+    "an illegal access": (Outcome.CRASHED, "torch.AcceleratorError", "CUDA error: an illegal memory access was encountered"),
+    "Triton's shared memory": (Outcome.CRASHED, "triton.runtime.errors.OutOfResources", "out of resource: shared memory, Required: 131072, Hardware limit: 101376."),
+    "a full disk (BC26)": (Outcome.CRASHED, "builtins.OSError", "[Errno 28] No space left on device"),
+    "a full quota": (Outcome.CRASHED, "builtins.OSError", "[Errno 122] Disk quota exceeded"),
+    "a failed connection": (Outcome.CRASHED, "builtins.OSError", "[Errno 121] Remote I/O error"),
+    "a shape": (Outcome.CRASHED, "builtins.RuntimeError", "The size of tensor a (3) must match the size of tensor b (4)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NOT_MEMORY)
+def test_what_is_not_about_memory_is_not_called_memory(case: str) -> None:
+    outcome, type_name, message = NOT_MEMORY[case]
+    ending, needed = classify(seen(raised(type_name, message)))
+    assert outcome is ending.outcome
+    assert needed is None
+    assert message.splitlines()[0].split("`")[0][:20] in ending.reason + ending.detail
+
+
+def test_no_gradient_names_use_reentrant() -> None:
+    words = "element 0 of tensors does not require grad and does not have a grad_fn"
+    reason = ended(raised("builtins.RuntimeError", words)).reason
+    assert "no gradient reached" in reason
+    assert "use_reentrant" in reason
+
+
+def test_fp16_unscaling_says_what_fp16_needs() -> None:
+    words = "Attempting to unscale FP16 gradients."
+    assert "fp32" in ended(raised("builtins.ValueError", words)).reason
+
+
+def test_a_full_disk_is_said_as_such() -> None:
+    words = "[Errno 28] No space left on device: 'x.safetensors'"
+    assert "the disk is full" in ended(raised("builtins.OSError", words)).reason
+
+
+def test_a_failure_inside_the_offloading_context_is_about_that_option() -> None:
+    # BC42: on a CPU, and when a backward pass left its bookkeeping behind.
+    trace = 'File "trl/models/activation_offloading.py", line 152, in __init__\nAttributeError: x'
+    on_cpu = raised(
+        "builtins.AttributeError", "'NoneType' object has no attribute 'type'", traceback=trace
+    )
+    left = raised("builtins.ValueError", "Backward pass should have cleared tracker of all tensors")
+    for failure in (on_cpu, left):
+        assert ended(failure).outcome is Outcome.INVALID
+        assert ended(failure).reason.startswith("activation_offloading failed")
+    full = raised("torch.OutOfMemoryError", "CUDA out of memory.", traceback=trace)
+    assert ended(full).outcome is Outcome.OOM_DEVICE
+
+
+def test_signal_9_is_likely_host_memory_and_shows_the_peak() -> None:
+    # BC14
+    ending = ended(code=-signal.SIGKILL)
+    assert ending.outcome is Outcome.OOM_HOST
+    assert "killed (likely host memory) at 3.00 GiB of 16.00 GiB" == ending.reason
+
+
+@pytest.mark.parametrize("code", [-signal.SIGKILL, 128 + signal.SIGKILL])
+def test_a_shell_reports_a_signal_as_128_and_its_number(code: int) -> None:
+    assert ended(code=code).outcome is Outcome.OOM_HOST
+
+
+def test_an_abort_after_bad_alloc_is_host_memory_and_another_abort_is_a_crash() -> None:
+    tail = (
+        "terminate called after throwing an instance of 'std::bad_alloc'\n  what(): std::bad_alloc"
+    )
+    assert ended(code=-signal.SIGABRT, log_tail=tail).outcome is Outcome.OOM_HOST
+    assert ended(code=-signal.SIGABRT, log_tail="assertion failed").outcome is Outcome.CRASHED
+    assert "SIGSEGV" in ended(code=-signal.SIGSEGV).reason
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_probe_that_was_asked_to_end_is_interrupted(number: signal.Signals) -> None:
+    assert ended(code=-number).outcome is Outcome.INTERRUPTED
+
+
+def test_the_deadline_is_a_timeout_whatever_else_was_seen() -> None:
+    ending = ended(code=-signal.SIGKILL, timed_out=True, log_tail="std::bad_alloc")
+    assert ending.outcome is Outcome.TIMEOUT
+    assert "2 min" in ending.reason
+
+
+def test_an_end_without_an_answer_is_a_crash_with_the_last_words() -> None:
+    ending = ended(code=3, log_tail="goodbye")
+    assert ending.outcome is Outcome.CRASHED
+    assert "code 3" in ending.reason
+    assert ending.detail == "goodbye"
+
+
+def test_a_probe_that_trained_fits() -> None:
+    assert ended(measurement=measurement_of()).outcome is Outcome.FITS
+
+
+NEVER_A_SUCCESS: dict[str, tuple[Outcome, dict[str, Any]]] = {
+    "no step": (Outcome.INVALID, {"memory_steps": ()}),
+    "no label": (
+        Outcome.INVALID,
+        {"memory_steps": (step_of(label_tokens=0),), "timed_steps": (step_of(label_tokens=0),)},
+    ),
+    "a zero gradient": (Outcome.INVALID, {"grad_norms": (0.0, 0.0)}),
+    "a loss that is not finite": (Outcome.NON_FINITE, {"timed_steps": (step_of(loss=None),)}),
+    "a gradient that is not finite": (Outcome.NON_FINITE, {"grad_norms": (1.0, None)}),
+}
+
+
+@pytest.mark.parametrize("case", NEVER_A_SUCCESS)
+def test_what_did_not_train_never_fits(case: str) -> None:
+    outcome, changes = NEVER_A_SUCCESS[case]
+    assert outcome is ended(measurement=measurement_of(**changes)).outcome
+
+
+def test_a_peak_above_the_device_has_spilled_without_an_exception() -> None:
+    # BC49: 30 GB reserved on a card of 16 GB.
+    measured = measurement_of(peaks=Peaks(reserved_bytes=30 * GIB, allocated_bytes=29 * GIB))
+    ending, needed = classify(seen(measurement=measured, device_total_bytes=16 * GIB))
+    assert ending.outcome is Outcome.SPILLED
+    assert needed == 30 * GIB
+    assert ended(measurement=measured, device_total_bytes=None).outcome is Outcome.FITS
+
+
+def test_steps_ten_times_slower_than_others_of_their_shape_have_spilled() -> None:
+    normal = [measurement_of(timed_steps=tuple(step_of(width=w, seconds=w / 640) for w in (64, 128, 256))) for _ in range(2)]  # fmt: skip
+    slow = measurement_of(
+        timed_steps=(step_of(width=128, seconds=8.0), step_of(width=64, seconds=4.0))
+    )
+    wide = measurement_of(timed_steps=(step_of(width=4096, seconds=6.4),))
+    ending = spilled_by_time(slow, normal)
+    assert ending is not None
+    assert ending.outcome is Outcome.SPILLED
+    assert "40 times" in ending.reason
+    assert spilled_by_time(wide, normal) is None, "it is wide, not slow"
+    assert spilled_by_time(slow, normal[:1]) is None, "one other says nothing"
+
+
+def test_memory_missing_on_a_polluted_device_is_not_the_candidates_fault() -> None:
+    # BC21
+    failure = raised("torch.OutOfMemoryError", "CUDA out of memory.")
+    ending, needed = classify(seen(failure, surplus_bytes=2 * GIB))
+    assert ending.outcome is Outcome.POLLUTED
+    assert "2.00 GiB" in ending.reason
+    assert needed is None
+    fits = ended(measurement=measurement_of(), surplus_bytes=2 * GIB)
+    assert fits.outcome is Outcome.FITS
+
+
+def test_a_crash_is_put_down_to_the_cap_when_the_candidate_needs_more() -> None:
+    crash = ProbeReport(
+        ending=ending_of(Outcome.CRASHED, "RuntimeError: could not create a primitive")
+    )
+    runs = ProbeReport(
+        ending=ending_of(Outcome.FITS),
+        measurement=measurement_of(peaks=Peaks(process_bytes=200 * MIB)),
+    )
+    found = starved(crash, runs, 150 * MIB)
+    assert found.ending.outcome is Outcome.OOM_HOST
+    assert found.needed_bytes == 200 * MIB
+    assert "could not create a primitive" in found.ending.reason
+    assert starved(crash, runs, 300 * MIB) == crash, "it needs far less than it had"
+    assert starved(crash, crash, 150 * MIB) == crash, "it crashes without a cap too"
+    device = measurement_of(peaks=Peaks(reserved_bytes=200 * MIB))
+    on_gpu = starved(crash, runs.model_copy(update={"measurement": device}), 150 * MIB)
+    assert on_gpu.ending.outcome is Outcome.OOM_DEVICE

@@ -1,0 +1,115 @@
+"""The shipped fake: what it makes up is what a device would do."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from autotune.core.measurement import ProbeReport
+from autotune.core.outcome import Outcome, Phase
+from autotune.probe.fake import FakeProber
+from autotune.probe.fake_machine import FakeMachine
+from autotune.probe.fake_script import (
+    Dies,
+    Diverges,
+    Grows,
+    Hangs,
+    Happening,
+    Interrupts,
+    Pollutes,
+    Raises,
+    Spills,
+    always,
+    at,
+    out_of_memory,
+)
+from tests.support.facts import GIB, MIB, SKEWED, lengths_of, spec_of
+
+ROWS = lengths_of(SKEWED)
+
+
+def probe(
+    happening: Happening | None = None, machine: FakeMachine | None = None, **spec: Any
+) -> ProbeReport:
+    prober = FakeProber(machine or FakeMachine(), ROWS, always(happening) if happening else None)
+    return prober.probe(spec_of(ROWS, **{"device": "cuda:0", **spec}), name="0000", deadline_s=60.0)
+
+
+ENDINGS: dict[str, tuple[Happening, Outcome, Phase]] = {
+    **{
+        f"out of memory in {phase.value}": (
+            out_of_memory("cuda:0", phase), Outcome.OOM_DEVICE, phase
+        )
+        for phase in Phase
+    },
+    "host memory": (out_of_memory("cpu", Phase.STEADY), Outcome.OOM_HOST, Phase.STEADY),
+    "a kill": (Dies(-signal.SIGKILL), Outcome.OOM_HOST, Phase.LOAD),
+    "a segmentation fault": (Dies(-signal.SIGSEGV), Outcome.CRASHED, Phase.LOAD),
+    "an exception": (Raises("builtins.KeyError", "'x'"), Outcome.CRASHED, Phase.STEADY),
+    "a refusal": (Raises("builtins.ValueError", "no", Phase.LOAD), Outcome.INVALID, Phase.LOAD),
+    "a hang": (Hangs(), Outcome.TIMEOUT, Phase.LOAD),
+    "a loss that diverges": (Diverges(step=3), Outcome.NON_FINITE, Phase.STEADY),
+    "a peak above the device": (Spills(30 * GIB), Outcome.SPILLED, Phase.STEADY),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDINGS)
+def test_every_ending_can_be_scripted(case: str) -> None:
+    happening, outcome, phase = ENDINGS[case]
+    ending = probe(happening).ending
+    assert (outcome, phase) == (ending.outcome, ending.phase)
+
+
+def test_a_larger_batch_and_less_checkpointing_need_more() -> None:
+    def peak(**options: Any) -> int:
+        measured = probe(**options).measurement
+        assert measured is not None
+        return measured.peaks.deciding_bytes or 0
+
+    small, large = peak(per_device_train_batch_size=1), peak(per_device_train_batch_size=8)
+    assert small < large < peak(per_device_train_batch_size=8, gradient_checkpointing=False)
+
+
+def test_a_cap_below_the_need_is_an_allocator_without_memory() -> None:
+    for device, outcome in (("cuda:0", Outcome.OOM_DEVICE), ("cpu", Outcome.OOM_HOST)):
+        report = probe(device=device, cap_bytes=1200 * MIB, gradient_checkpointing=False)
+        assert outcome is report.ending.outcome
+        assert report.needed_bytes is not None
+        assert report.needed_bytes >= 1200 * MIB
+        assert report.measurement is None
+
+
+def test_the_optimizer_is_where_a_tight_cap_breaks() -> None:
+    machine = FakeMachine(token_bytes=1.0, context_bytes=0, reserved_ratio=1.0)
+    report = probe(machine=machine, cap_bytes=800 * MIB)
+    assert report.ending.phase is Phase.OPTIMIZER_STEP
+
+
+def test_growing_memory_is_seen_step_by_step() -> None:
+    # BC43
+    measured = probe(Grows(300 * MIB)).measurement
+    assert measured is not None
+    peaks = [s.peak_bytes or 0 for s in measured.memory_steps]
+    assert peaks == sorted(set(peaks))
+
+
+def test_a_polluted_device_is_not_the_candidates_fault() -> None:
+    # BC21: the same request fits when the device is free again.
+    machine = FakeMachine(total_bytes=4 * GIB)
+    assert probe(Pollutes(3 * GIB), machine).ending.outcome is Outcome.POLLUTED
+    assert probe(None, machine).ending.outcome is Outcome.FITS
+
+
+def test_the_user_can_interrupt_any_probe() -> None:
+    prober = FakeProber(FakeMachine(), ROWS, at({1: Interrupts()}))
+    prober.probe(spec_of(ROWS), name="0", deadline_s=60.0)
+    with pytest.raises(KeyboardInterrupt):
+        prober.probe(spec_of(ROWS), name="1", deadline_s=60.0)
+
+
+def test_noise_belongs_to_a_probe_and_its_seed() -> None:
+    noisy = FakeMachine(noise_ratio=0.05)
+    assert probe(machine=noisy) == probe(machine=noisy)
+    assert probe(machine=noisy) != probe(machine=FakeMachine(noise_ratio=0.05, seed=1))

@@ -1,0 +1,117 @@
+"""From a space to its valid candidates: canonical, without repeats, with reasons for the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.core.candidate import Value
+from autotune.knobs.facts import Facts
+from autotune.knobs.rules import judge
+from autotune.knobs.translate import canonical
+from autotune.spaces.enumerate import Enumerated, enumerate_space
+from autotune.spaces.load import find_space, read_space
+from autotune.spaces.schema import Space
+from tests.support.facts import GPU, facts_of
+
+SFT = read_space(find_space("sft"))
+
+
+def space_of(**knobs: Any) -> Space:
+    document = {"schema_version": 1, "name": "x", "trainer": "sft", "describe": "x"}
+    return Space.model_validate({**document, "knobs": knobs})
+
+
+def values(found: Enumerated, knob: str) -> set[Value]:
+    return {c.get(knob) for c in found.candidates}
+
+
+def test_every_candidate_is_valid_canonical_and_there_once() -> None:
+    facts = facts_of(device=GPU)
+    found = enumerate_space(SFT, facts, {})
+    assert len(found.candidates) > 50
+    assert len({c.key for c in found.candidates}) == len(found.candidates)
+    for candidate in found.candidates:
+        assert candidate == canonical(candidate, facts)
+        assert judge(candidate, facts).valid
+
+
+def test_the_list_and_its_order_depend_on_space_and_facts_alone() -> None:
+    assert enumerate_space(SFT, facts_of(), {}) == enumerate_space(SFT, facts_of(), {})
+
+
+def test_what_is_left_out_is_counted_with_its_reason() -> None:
+    found = enumerate_space(SFT, facts_of(), {})
+    reasons = " ".join(s.reason for s in found.skipped)
+    assert "accelerator" in reasons
+    assert "--min-retention" in reasons
+    assert all(s.count > 0 for s in found.skipped)
+    assert found.merged > 0
+
+
+def test_a_conditional_knob_varies_only_under_its_condition() -> None:
+    space = space_of(
+        packing=["none", "bfd"],
+        pad_to_multiple_of={"choices": [None, 8], "when": {"packing": ["none"]}},
+        max_length=[400],
+    )
+    facts = facts_of([400] * 64)
+    found = enumerate_space(space, facts, {})
+    plain = [c for c in found.candidates if c.get("packing") == "none"]
+    assert {c.get("pad_to_multiple_of") for c in plain} == {None, 8}
+    packed = [c for c in found.candidates if c.get("packing") == "bfd"]
+    assert len(packed) == len({c.key for c in packed}) == 1
+
+
+def test_a_pinned_knob_keeps_the_users_choice() -> None:
+    facts = facts_of(options={"gradient_checkpointing": False})
+    found = enumerate_space(SFT, facts, {"gradient_checkpointing": False})
+    assert values(found, "gradient_checkpointing") == {"none"}
+    assert "gradient_checkpointing" not in found.choices
+
+
+def test_a_knob_the_space_leaves_out_keeps_the_users_choice() -> None:
+    found = enumerate_space(
+        space_of(per_device_train_batch_size="auto"), facts_of(options={"max_length": 900}), {}
+    )
+    assert values(found, "max_length") == {900}
+    assert values(found, "packing") == {"none"}
+
+
+def test_batches_go_up_to_the_effective_batch_and_include_the_users_own() -> None:
+    options = {"per_device_train_batch_size": 6, "gradient_accumulation_steps": 4}
+    found = enumerate_space(
+        space_of(per_device_train_batch_size="auto"), facts_of(options=options), {}
+    )
+    assert found.choices["per_device_train_batch_size"] == (1, 2, 4, 6, 8, 16, 24)
+
+
+def test_no_batch_is_larger_than_the_data_set() -> None:
+    facts = facts_of([50] * 5, options={"per_device_train_batch_size": 32})
+    found = enumerate_space(space_of(per_device_train_batch_size="auto"), facts, {})
+    assert max(int(c.get("per_device_train_batch_size") or 0) for c in found.candidates) <= 5
+
+
+def test_padding_free_at_batch_1_is_never_a_candidate() -> None:
+    found = enumerate_space(SFT, facts_of(), {})
+    assert any(c.get("padding_free") for c in found.candidates)
+    assert not any(
+        c.get("padding_free") and c.get("per_device_train_batch_size") == 1
+        for c in found.candidates
+    )
+
+
+def test_short_rows_on_a_model_of_few_positions_leave_candidates() -> None:
+    facts = facts_of([20, 40, 60] * 20, positions=64)
+    assert len(enumerate_space(SFT, facts, {}).candidates) > 5
+
+
+def test_an_explicit_length_is_never_exceeded_and_always_there() -> None:
+    facts = facts_of(options={"max_length": 512}, min_retention_ratio=0.5)
+    found = enumerate_space(SFT, facts, {})
+    lengths = {int(n) for n in values(found, "max_length") if n is not None}
+    assert max(lengths) == 512
+
+
+def test_one_row_is_enough_for_a_space() -> None:
+    facts: Facts = facts_of([40], options={"per_device_train_batch_size": 1})
+    assert enumerate_space(SFT, facts, {}).candidates
