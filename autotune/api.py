@@ -17,7 +17,13 @@ from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_bytes
-from autotune.emit import build_config, cpu_overrides, trainer_kwargs, write_emitted
+from autotune.emit import (
+    build_config,
+    cpu_overrides,
+    trainer_kwargs,
+    write_emitted,
+    write_whole,
+)
 from autotune.emit.dataset_file import write_dataset
 from autotune.intake.folder import discard_folder, open_folder
 from autotune.intake.job import Origin, build_job, cache_dir
@@ -25,10 +31,11 @@ from autotune.intake.objects import as_paths
 from autotune.intake.request import Request, resumed_request, save_request
 from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.facts import Facts
-from autotune.probe.launch import WarmServer
+from autotune.probe.launch import open_launcher
+from autotune.probe.progress import and_progress
 from autotune.probe.protocol import Prepared, PrepareSpec, write_document
 from autotune.probe.runner import Runner
-from autotune.report.csv_table import render as render_csv
+from autotune.report import REPORTERS
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.load import find_space, read_space, space_hash
 from autotune.spaces.schema import Space
@@ -37,6 +44,8 @@ from autotune.study.search import Limits, Search
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
 
+#: Reports every run leaves in its folder.
+WRITTEN_REPORTS = ("csv", "html")
 #: Preparation may tokenise a large data set; this bounds a hang, not the work.
 _PREPARE_DEADLINE_S = 6 * 3600.0
 
@@ -55,6 +64,9 @@ class Watcher:
 
     def tick(self, seconds: float) -> None:
         """What runs now has been running this long."""
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        """Preparation has done this many rows of a total (0: not known)."""
 
     def finished(self, record: TrialRecord) -> None:
         """A probe ended and is on disk."""
@@ -114,8 +126,8 @@ def probe(request: Request, *, repeats: int = 3, watcher: Watcher | None = None)
 
     Args:
         request: the job; what it says of a search is not looked at.
-        repeats: how often the config, and its reference in turns with it, are measured; from 1.
-            Speed as a ratio to the reference needs 2.
+        repeats: how often the config is measured; from 2 on in turns with its reference, so that
+            speed is also known as a ratio.
         watcher: told of every event.
 
     Raises:
@@ -184,11 +196,10 @@ class _Run:
         logs = self._out_dir / "logs"
         logs.mkdir(exist_ok=True)
         self._watch.stage("starting the measuring process (imports torch, transformers and trl)")
-        self._server = WarmServer(logs, self._job.env)
-        return Runner(self._server, self._out_dir)
+        self._launcher, self._why_cold = open_launcher(logs, self._job.env, self._watch.tick)
+        return Runner(self._launcher, self._out_dir)
 
     def _plan(self, runner: Runner) -> Plan:
-        self._server.wait_ready(tick=self._watch.tick)
         self._watch.stage("preparing your rows with TRL's own preparation")
         spec = PrepareSpec(
             job=self._job,
@@ -198,8 +209,9 @@ class _Run:
             demo_model=self._origin.demo_model,
         )
         deadline = _PREPARE_DEADLINE_S
-        prepared = runner.prepare(spec, deadline_s=deadline, tick=self._watch.tick)
-        self._server.preload(prepared.model.model_type)
+        tick = and_progress(Path(spec.out_dir), self._watch.tick, self._watch.progress)
+        prepared = runner.prepare(spec, deadline_s=deadline, tick=tick)
+        self._launcher.preload(prepared.model.model_type)
         facts = facts_of(self._job, prepared, self._out_dir / "prepared")
         pinned = {k: facts.job.options[k] for k in self._request.set_options if k in BY_NAME}
         plan = Plan(
@@ -208,7 +220,7 @@ class _Run:
             budget=_budget(self._memory or self._origin.memory_bytes, self._headroom, prepared),
             space=enumerate_space(self._space, facts, pinned),
             limits=self._limits,
-            notices=_notices(self._origin, prepared),
+            notices=_notices(self._origin, prepared, self._why_cold),
         )
         self._watch.planned(plan)
         return plan
@@ -276,8 +288,10 @@ class _Run:
         done = len(self._search.trials) if self._search is not None else 0
         if not done:
             return Interrupted("stopped before the first probe; nothing was kept.")
+        best = self._out_dir / "best.yaml"
+        so_far = f" The best so far is {best}." if best.exists() else ""
         return Interrupted(
-            f"stopped after {done} probes; what is finished is in {self._out_dir}.",
+            f"stopped after {done} probes; what is finished is in {self._out_dir}.{so_far}",
             f"Go on with: autotune run --resume --out {self._out_dir}",
         )
 
@@ -293,9 +307,10 @@ class _Run:
 
 
 def write_run(result: Result, out_dir: Path) -> None:
-    """Write everything a run's folder shows: the result, the table, the files to train with."""
+    """Write everything a run's folder shows: the result, its page and table, the files to train."""
     write_document(out_dir / "result.json", result)
-    (out_dir / "trials.csv").write_text(render_csv(result), encoding="utf-8")
+    for name in WRITTEN_REPORTS:
+        write_whole(out_dir / REPORTERS[name].file_name, REPORTERS[name].render(result))
     if result.best is not None:
         write_dataset(result, out_dir)
         write_emitted(result, out_dir)
@@ -352,12 +367,13 @@ def _budget(memory: int | None, headroom: float, prepared: Prepared) -> Budget:
     )
 
 
-def _notices(origin: Origin, prepared: Prepared) -> tuple[str, ...]:
+def _notices(origin: Origin, prepared: Prepared, why_cold: str) -> tuple[str, ...]:
     rows = prepared.profile
     converted = () if rows.conversion is None else (f"Rows: {rows.conversion}.",)
     counted = tuple(n.message for n in rows.notices)
     return (
         *origin.notices,
+        *((f"{why_cold[0].upper()}{why_cold[1:]}.",) if why_cold else ()),
         *prepared.notices,
         *converted,
         *counted,

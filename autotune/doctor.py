@@ -112,8 +112,8 @@ def diagnose() -> Diagnosis:
 def _try(launcher: Launcher, folder: Path) -> Finished:
     with Runner(launcher, folder) as runner:
         try:
-            if isinstance(launcher, WarmServer):
-                launcher.wait_ready()
+            if isinstance(launcher, WarmServer) and (unsafe := launcher.wait_ready()):
+                raise ToolFailure(unsafe)
             return runner.run(
                 Request(spec=InspectSpec(matmul=True)), name="inspect", deadline_s=_DEADLINE_S
             )

@@ -15,7 +15,6 @@ from autotune.core.errors import AutotuneError
 app = typer.Typer(
     name="autotune",
     help="Find the fastest TRL training configuration that is safe for the whole run.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -23,7 +22,17 @@ app = typer.Typer(
 
 
 def _register() -> None:
-    from autotune.cli.commands import compare, doctor, emit, probe, report, run, spaces, stations
+    from autotune.cli.commands import (
+        compare,
+        doctor,
+        emit,
+        probe,
+        profile,
+        report,
+        run,
+        spaces,
+        stations,
+    )
 
     run.register(app)
     doctor.register(app)
@@ -31,6 +40,7 @@ def _register() -> None:
     report.register(app)
     compare.register(app)
     probe.register(app)
+    profile.register(app)
     spaces.register(app)
     stations.register(app)
 
@@ -44,7 +54,7 @@ def main() -> None:
     from autotune.cli.signals import SIGTERM_EXIT_CODE, Terminated
 
     try:
-        app(standalone_mode=False)
+        _call(sys.argv[1:] or ["--help"])
         code = 0
     except AutotuneError as error:
         say_error(error.message, error.hint)
@@ -58,6 +68,13 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001  (outermost frame of the command line)
         code = _usage_or_failure(error)
     sys.exit(code)
+
+
+def _call(arguments: list[str]) -> None:
+    """Run a command; unlike calling the app, this lets Ctrl-C and SIGTERM through as they are."""
+    command = typer.main.get_command(app)
+    with command.make_context("autotune", arguments) as context:
+        command.invoke(context)
 
 
 def _usage_or_failure(error: Exception) -> int:

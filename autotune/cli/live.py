@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.api import Plan, Watcher
+from autotune.cli.row_progress import RowProgress
 from autotune.cli.words import accumulation_of, describe, pass_of, peak_of, speed_of
 from autotune.core.candidate import Candidate
 from autotune.core.outcome import Outcome
@@ -42,6 +43,7 @@ class LiveView(Watcher):
         self._start = time.monotonic()
         self._now = ""
         self._now_seconds = 0.0
+        self._rows = RowProgress(console)
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -61,6 +63,8 @@ class LiveView(Watcher):
         """Stop drawing; what was said stays above."""
         if self._live is not None:
             self._live.__exit__(kind, error, trace)
+            if error is not None and self._trials:
+                self._console.print(trials_table(self._trials, self._console.width))
 
     def stage(self, text: str) -> None:
         """Say what begins."""
@@ -85,6 +89,10 @@ class LiveView(Watcher):
         """Note how long it has been running."""
         self._now_seconds = seconds
 
+    def progress(self, what: str, done: int, total: int) -> None:
+        """Note how many rows are prepared."""
+        self._rows.note(what, done, total, said=self._live is None)
+
     def finished(self, record: TrialRecord) -> None:
         """Add a probe to the view."""
         self._trials.append(record)
@@ -106,7 +114,7 @@ class LiveView(Watcher):
         line = Text(f" {self._now} ({show_duration(max(self._now_seconds, 0.01))})")
         spinner = Spinner("dots", text=line)
         if self._plan is None:
-            return spinner
+            return Group(spinner, *self._rows.drawn())
         height = max(3, self._console.size.height - 9)
         table = trials_table(self._trials[-height:], self._console.width)
         return Group(table, spinner, Text(self._summary(), style="dim"))
@@ -177,7 +185,7 @@ def trials_table(trials: list[TrialRecord], width: int) -> Table:
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("#", justify="right")
-    table.add_column("candidate", overflow="fold", min_width=24)
+    table.add_column("candidate", overflow="fold", min_width=24 if width >= 80 else 12)
     table.add_column("outcome")
     table.add_column("peak", justify="right")
     if width >= 90:

@@ -122,6 +122,7 @@ class Result(Frozen):
         device: where it was measured.
         environment: machine and library versions.
         profile: the rows.
+        eval_profile: the rows evaluation uses; None when the config does not evaluate.
         space: name, content hash and number of valid candidates of the searched space.
         trials: every probe, in order.
         reference: key of the candidate ratios are made against.
@@ -158,6 +159,7 @@ class Result(Frozen):
     pays_back_seconds: float | None = None
     out_dir: str
     interrupted: bool = False
+    eval_profile: DatasetProfile | None = None
 
     def trial_of(self, key: str | None) -> TrialRecord | None:
         """Return the first trial of a candidate that has an estimate, or None."""

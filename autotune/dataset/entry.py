@@ -6,7 +6,7 @@ Wiring of the modules beside it; where entries live and how they are shared is `
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
-from autotune.core.profile import DatasetProfile, LengthHistogram
+from autotune.core.profile import DatasetProfile, LengthHistogram, Notice
 from autotune.dataset.convert import Reading
 from autotune.dataset.layouts import Layout
 from autotune.dataset.measure import measure, measure_sides, real_tokens
@@ -23,21 +23,20 @@ from autotune.dataset.preflight import (
     check_prepared,
     check_skip,
     remarks,
+    sampled_columns,
     silenced_calls,
     unread_prompt,
 )
+from autotune.dataset.progress import Progress, bars_told
 from autotune.dataset.recognise import recognise
 from autotune.dataset.rewrite import changes_of, rewrite
-from autotune.dataset.scan import Column
+from autotune.dataset.scan import SCANNED_ROWS, Column
 from autotune.dataset.survey import BESIDE, survey_rows
 from autotune.dataset.tokenizer import TokenizerFacts, check_tokenizer, open_tokenizer
 from autotune.dataset.trl_rows import TrlRows, prepare_with_trl, workers
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-#: Told what is being done, and how many rows it is done to.
-Progress = Callable[[str, int], None]
 
 PROFILE_FILE = "profile.json"
 LENGTHS_FILE = "lengths.npz"
@@ -64,6 +63,10 @@ def fill_entry(
     scratch: Path,
     key: str,
     tell: Progress,
+    scanned_rows: int = SCANNED_ROWS,
+    write_because: str | None = None,
+    uniform: bool = False,
+    sampled: tuple[Notice, ...] = (),
 ) -> None:
     """Prepare rows and write everything that depends on content alone.
 
@@ -76,17 +79,23 @@ def fill_entry(
         options: TRL options.
         scratch: folder for what is written on the way.
         key: the entry's name, which becomes the profile's fingerprint.
-        tell: told what is being done and to how many rows.
+        tell: told what is being done and how many rows are done.
+        scanned_rows: rows of a free-form column that are looked into for the layout.
+        write_because: why the rows have to be written for TRL although they need no conversion.
+        uniform: give converted messages the one type that holds any of them, so that the files
+            of two splits have the same columns.
+        sampled: what is to be said when these are not all rows.
 
     Raises:
         BadInput: anything wrong with the rows, the tokenizer or the options.
         NotBuiltYet: a kind of rows this version cannot prepare.
     """
     text_field = options.get("dataset_text_field") or "text"
-    tell("recognise", len(rows))
-    layout, columns = recognise(rows, trainer, text_field)
+    tell("recognise", 0, len(rows))
+    layout, columns = recognise(rows, trainer, text_field, scanned_rows)
     check_skip(options, layout.name == "tokenised", rows.column_names)
-    survey = survey_rows(rows, layout, columns, text_field)
+    survey = survey_rows(rows, layout, columns, text_field, tell)
+    survey.plain_messages = survey.plain_messages and not uniform
 
     tokenizer = open_tokenizer(
         tokenizer_dir, trust_remote_code=bool(options.get("trust_remote_code"))
@@ -105,18 +114,24 @@ def fill_entry(
     changes = [] if tokenised else changes_of(layout, survey, reading)
     given = rows
     if changes:
-        tell("convert", len(rows))
-        rows = rewrite(rows, layout, survey, reading, workers(len(rows), options))
+        with bars_told(tell, "convert"):
+            rows = rewrite(rows, layout, survey, reading, workers(len(rows), options))
+    if write_because is not None:
+        changes.append(write_because)
+    if changes:
+        tell("write", 0, len(rows))
         (folder / CONVERTED_FILE).parent.mkdir()
         rows.to_parquet(str(folder / CONVERTED_FILE))
 
-    tell("tokenise", len(rows))
+    tell("tokenise", 0, len(rows))
     how = {"tokenizer": tokenizer, "vocabulary": text.vocab_size, "options": options}
-    made = _by_trl(rows, trainer, tokenised, scratch, **how)
-    tell("measure", len(made.rows))
+    with bars_told(tell, "tokenise"):
+        made = _by_trl(rows, trainer, tokenised, scratch, **how)
+    tell("measure", 0, len(made.rows))
     lengths = _measured(made, trainer, given if tokenised else None, facts)
     check_prepared(lengths)
-    made.rows.save_to_disk(str(folder / ROWS_DIR))
+    with bars_told(tell, "save"):
+        made.rows.save_to_disk(str(folder / ROWS_DIR))
     _write_lengths(folder / LENGTHS_FILE, lengths)
     positions = positions_of(text)
     profile = DatasetProfile(
@@ -132,6 +147,8 @@ def fill_entry(
         vocabulary=made.vocabulary,
         pad_token=facts.pad_token,
         notices=(
+            *sampled,
+            *sampled_columns(columns, [*layout.columns(text_field), *layout.optional], len(given)),
             *survey.notices(),
             *unread_prompt(layout.name, _unread(columns, layout, text_field)),
             *silenced_calls(survey.tool_calls, rendered=facts.render_calls),

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from autotune.core.errors import BadInput
-from autotune.dataset.splits import first_line, pick
+from autotune.dataset.splits import first_line, pick, take
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 _HUB_TIMEOUT_S = 10.0
 
 
-def load_hub(name: str, config: str | None, split: str) -> Dataset:
-    """Load a hub data set, or the copy the hub cache has of it when there is no network."""
+def load_hub(name: str, config: str | None, split: str, first: int | None = None) -> Dataset:
+    """Load a hub data set, or the copy the hub cache has of it when there is no network.
+
+    Args:
+        name: hub id.
+        config: its configuration, if it has several.
+        split: split expression.
+        first: take at most this many rows of it as a stream; None loads all.
+    """
     import datasets
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
@@ -40,7 +47,9 @@ def load_hub(name: str, config: str | None, split: str) -> Dataset:
         reached = False
     try:
         with nullcontext() if reached else _offline():
-            loaded = datasets.load_dataset(name, config)
+            loaded = datasets.load_dataset(name, config, streaming=first is not None)
+            if first is not None:
+                return take(loaded, split, name, first)
     except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
         if reached:
             raise BadInput(f"data set {name!r} cannot be loaded: {first_line(error)}") from error

@@ -15,7 +15,7 @@ from autotune.core.errors import BadInput, nearest
 from autotune.core.job import DatasetSource
 from autotune.dataset.hub import load_hub
 from autotune.dataset.json_lines import first_fault
-from autotune.dataset.splits import first_line, pick
+from autotune.dataset.splits import first_line, pick, take
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -32,11 +32,14 @@ BUILDERS = {
     ".txt": "text",
 }
 _BUILDER_NAMES = frozenset(BUILDERS.values())
+_COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
 _HUB_ID = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
 _UNREADABLE = (OSError, EOFError, ValueError, TypeError, StopIteration, zlib.error)
 
 
-def load_rows(source: DatasetSource, split: str, *, cache_dir: Path) -> Dataset:
+def load_rows(
+    source: DatasetSource, split: str, *, cache_dir: Path, first: int | None = None
+) -> Dataset:
     """Load one split as a table with at least one row.
 
     Args:
@@ -45,14 +48,15 @@ def load_rows(source: DatasetSource, split: str, *, cache_dir: Path) -> Dataset:
             ``train``.
         cache_dir: private folder for the Arrow copies the data set library makes of local files;
             hub data sets use the user's own hub cache.
+        first: read the source as a stream and take at most this many rows; None loads all.
 
     Raises:
         BadInput: missing, unreadable, broken or empty, an unknown split, or an unreachable hub.
     """
     if source.blocks is not None:
-        rows = _load_blocks(source, split, cache_dir)
+        rows = _load_blocks(source, split, cache_dir, first)
     else:
-        rows = _load_one(source.path, source.config, split, cache_dir)
+        rows = _load_one(source.path, source.config, split, cache_dir, first)
     if len(rows) == 0:
         raise BadInput(f"{_shown(source)} holds no rows in split {split!r}.")
     return rows
@@ -80,18 +84,29 @@ def _shown(source: DatasetSource) -> str:
     return source.path if source.blocks is None else "the datasets: block"
 
 
-def _load_one(text: str, config: str | None, split: str, cache_dir: Path) -> Dataset:
+def is_tabbed(source: DatasetSource) -> bool:
+    """Return whether a file named by itself is separated by tabs, which TRL cannot be told."""
+    if source.blocks is None:
+        paths = [source.path]
+    else:
+        paths = [p for b in source.blocks if b.get("path") == "csv" for p in _block_paths(b)]
+    return any(_data_suffix(Path(p)) == ".tsv" and not Path(p).is_dir() for p in paths)
+
+
+def _load_one(
+    text: str, config: str | None, split: str, cache_dir: Path, first: int | None
+) -> Dataset:
     path = Path(text).expanduser()
     try:
         if path.is_file():
-            return _load_file(path, split, cache_dir)
+            return _load_file(path, split, cache_dir, first)
         if path.is_dir():
-            return _load_folder(path, split, cache_dir)
+            return _load_folder(path, split, cache_dir, first)
     except PermissionError as error:
         raise BadInput(f"data set {path} cannot be read: permission denied.") from error
     if _looks_local(text):
         raise BadInput(f"data set {text} does not exist{_neighbour(path)}.")
-    return load_hub(text, config, split)
+    return load_hub(text, config, split, first)
 
 
 def _looks_local(text: str) -> bool:
@@ -113,21 +128,27 @@ def _neighbour(path: Path) -> str:
 
 
 def _builder_of(path: Path) -> str | None:
-    suffixes = [s.lower() for s in path.suffixes if s.lower() not in (".gz", ".zst", ".bz2", ".xz")]
-    return BUILDERS.get(suffixes[-1]) if suffixes else None
+    return BUILDERS.get(_data_suffix(path))
 
 
-def _load_file(path: Path, split: str, cache_dir: Path) -> Dataset:
+def _data_suffix(path: Path) -> str:
+    """Return the ending before that of a compression, in lower case; "" without any."""
+    suffixes = [s.lower() for s in path.suffixes if s.lower() not in _COMPRESSED]
+    return suffixes[-1] if suffixes else ""
+
+
+def _load_file(path: Path, split: str, cache_dir: Path, first: int | None) -> Dataset:
     builder = _builder_of(path)
     if builder is None:
         raise BadInput(
             f"data set {path} is a {path.suffix or 'suffixless'} file, "
             f"expected one of {', '.join(BUILDERS)}{nearest(path.suffix, list(BUILDERS))}."
         )
-    return _load_files(builder, str(path), [path], split, cache_dir, shown=str(path))
+    shown = str(path)
+    return _load_files(builder, str(path), [path], split, cache_dir, shown=shown, first=first)
 
 
-def _load_folder(folder: Path, split: str, cache_dir: Path) -> Dataset:
+def _load_folder(folder: Path, split: str, cache_dir: Path, first: int | None) -> Dataset:
     import datasets
 
     if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
@@ -137,14 +158,16 @@ def _load_folder(folder: Path, split: str, cache_dir: Path) -> Dataset:
             raise BadInput(f"data set {folder} cannot be read: {first_line(error)}") from error
         if isinstance(loaded, datasets.Dataset):
             loaded = datasets.DatasetDict({"train": loaded})
-        return pick(loaded, split, str(folder))
+        rows = pick(loaded, split, str(folder))
+        return rows if first is None else rows.select(range(min(first, len(rows))))
     files = [p for p in sorted(folder.rglob("*")) if p.is_file() and _builder_of(p) is not None]
     if not files:
         raise BadInput(
             f"folder {folder} holds no {', '.join(BUILDERS)} file "
             "and was not written by Dataset.save_to_disk."
         )
-    return _load_files(str(folder), None, files, split, cache_dir, shown=f"folder {folder}")
+    shown = f"folder {folder}"
+    return _load_files(str(folder), None, files, split, cache_dir, shown=shown, first=first)
 
 
 def _load_files(
@@ -156,6 +179,7 @@ def _load_files(
     *,
     shown: str,
     columns: dict[str, Any] | None = None,
+    first: int | None = None,
 ) -> Dataset:
     """Load local files, and on failure name the file and line that broke it."""
     import datasets
@@ -166,10 +190,14 @@ def _load_files(
     options: dict[str, Any] = dict(columns or {})
     if data_files is not None:
         options["data_files"] = data_files
-    if builder == "csv" and files and files[0].name.lower().removesuffix(".gz").endswith(".tsv"):
+    if builder == "csv" and files and _data_suffix(files[0]) == ".tsv":
         options["sep"] = "\t"
     try:
-        loaded = datasets.load_dataset(builder, cache_dir=str(cache_dir), **options)
+        loaded = datasets.load_dataset(
+            builder, cache_dir=str(cache_dir), streaming=first is not None, **options
+        )
+        if first is not None:
+            return take(loaded, split, shown, first)
     except (*_UNREADABLE, datasets.exceptions.DatasetsError) as error:
         if "no data" in str(error) or all(_is_blank(file) for file in files):
             raise BadInput(f"data set {shown} holds no rows.") from error
@@ -178,6 +206,8 @@ def _load_files(
 
 
 def _is_blank(file: Path) -> bool:
+    if file.suffix.lower() in _COMPRESSED:
+        return False
     with file.open("rb") as stream:
         return not stream.read(4096).strip(b" \r\n\t[]\xef\xbb\xbf")
 
@@ -206,18 +236,23 @@ def _block_paths(block: dict[str, Any]) -> list[str]:
     return [str(block.get("data_dir") or block.get("path", ""))]
 
 
-def _load_blocks(source: DatasetSource, split: str, cache_dir: Path) -> Dataset:
+def _load_blocks(source: DatasetSource, split: str, cache_dir: Path, first: int | None) -> Dataset:
     """Load a mixture as ``trl.get_dataset`` does (trl 1.16, ``scripts/utils.py``)."""
     import datasets
 
     blocks = source.blocks or ()
     if split != source.train_split:
-        raise BadInput(f"a datasets: block has no split {split!r}; its rows are all for training.")
+        raise BadInput(
+            f"a datasets: block has no split {split!r}; it has 'train' only.",
+            "Set test_split_size to hold rows out for evaluation, or eval_strategy: 'no'.",
+        )
     if not blocks:
         raise BadInput("the datasets: block is empty, expected at least one entry with a path.")
-    parts = [_load_block(block, cache_dir) for block in blocks]
+    parts = [_load_block(block, cache_dir, first) for block in blocks]
     fractions = [block.get("fraction") for block in blocks]
     known = [float(fraction) for fraction in fractions if fraction is not None]
+    if known and first is not None:
+        raise BadInput("fraction cannot be used where the datasets: block is read as a stream.")
     if known and len(known) < len(fractions):
         raise BadInput("fraction must be set for every entry of the datasets: block or for none.")
     if known:
@@ -225,7 +260,8 @@ def _load_blocks(source: DatasetSource, split: str, cache_dir: Path) -> Dataset:
         total = min(len(p) / w for p, w in zip(parts, weights, strict=True) if w > 0)
         parts = [p.select(range(round(w * total))) for p, w in zip(parts, weights, strict=True)]
     try:
-        return datasets.concatenate_datasets(parts)
+        whole = datasets.concatenate_datasets(parts)
+        return whole if first is None else whole.select(range(min(first, len(whole))))
     except (ValueError, TypeError) as error:
         raise BadInput(
             f"the entries of the datasets: block have different columns: {first_line(error)}",
@@ -233,7 +269,7 @@ def _load_blocks(source: DatasetSource, split: str, cache_dir: Path) -> Dataset:
         ) from error
 
 
-def _load_block(block: dict[str, Any], cache_dir: Path) -> Dataset:
+def _load_block(block: dict[str, Any], cache_dir: Path, first: int | None) -> Dataset:
     name = block.get("path")
     if not isinstance(name, str) or not name:
         raise BadInput(f"an entry of the datasets: block has no path: {block}.")
@@ -253,9 +289,10 @@ def _load_block(block: dict[str, Any], cache_dir: Path) -> Dataset:
             cache_dir,
             shown=str(paths[0]),
             columns=extra,
+            first=first,
         )
     else:
-        rows = _load_one(name, block.get("name"), split, cache_dir)
+        rows = _load_one(name, block.get("name"), split, cache_dir, first)
     columns = block.get("columns")
     if columns:
         missing = [column for column in columns if column not in rows.column_names]

@@ -6,7 +6,7 @@ The checks that need the rows as given are in ``survey``; those of the tokenizer
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
 from autotune.core.profile import Notice
 from autotune.core.units import show_ratio
+from autotune.dataset.scan import Column, tail_of
 
 
 def check_prepared(lengths: Lengths) -> None:
@@ -89,6 +90,32 @@ def remarks(lengths: Lengths, positions: int | None) -> tuple[Notice, ...]:
             )
         )
     return tuple(found)
+
+
+def sampled_columns(
+    columns: Mapping[str, Column], needed: Iterable[str], rows: int
+) -> tuple[Notice, ...]:
+    """Return a remark when the layout was recognised from a sample of the rows.
+
+    Args:
+        columns: what each column holds.
+        needed: columns of the layout.
+        rows: rows of the split.
+    """
+    sampled = [c for name, c in columns.items() if name in needed and c.scanned < rows]
+    if not sampled:
+        return ()
+    scanned, names = sampled[0].scanned, ", ".join(repr(c.name) for c in sampled)
+    tail = tail_of(scanned)
+    return (
+        Notice(
+            code="sampled-recognition",
+            count=scanned,
+            message=f"{names}: the layout was recognised from {scanned:,} of {rows:,} rows, "
+            f"{scanned - tail:,} spread evenly and the last {tail:,}; every row is read after that "
+            "and one of another kind stops.",
+        ),
+    )
 
 
 def silenced_calls(calls: tuple[int, int] | None, *, rendered: bool) -> tuple[Notice, ...]:

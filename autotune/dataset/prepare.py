@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autotune.core.errors import BadInput, NotBuiltYet, ToolFailure
 from autotune.core.job import DatasetSource, Trainer
@@ -20,12 +20,14 @@ from autotune.dataset.entry import (
     LENGTHS_FILE,
     PROFILE_FILE,
     ROWS_DIR,
-    Progress,
     fill_entry,
     positions_of,
 )
-from autotune.dataset.load import load_rows, local_files
+from autotune.dataset.load import local_files
 from autotune.dataset.preflight import implicit_cut
+from autotune.dataset.progress import Progress, bars_told, say_nothing
+from autotune.dataset.sample import Sample, sample_of
+from autotune.dataset.scan import SCANNED_ROWS
 from autotune.dataset.store import (
     entry_of,
     hash_files,
@@ -33,12 +35,10 @@ from autotune.dataset.store import (
     new_entry,
     private_caches,
     publish,
+    trim,
 )
 from autotune.dataset.tokenizer import hash_of
 from autotune.dataset.trl_rows import PREPARED_COLUMNS, SFT_OPTIONS
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 def prepare(
@@ -52,6 +52,10 @@ def prepare(
     cache_dir: Path,
     split: str | None = None,
     progress: Progress | None = None,
+    scanned_rows: int = SCANNED_ROWS,
+    sample_rows: int | None = None,
+    write_because: str | None = None,
+    uniform: bool = False,
 ) -> DatasetProfile:
     """Prepare one split as the trainer will, uncut, and write everything known of it.
 
@@ -67,7 +71,11 @@ def prepare(
         out_dir: folder to write into; made when missing.
         cache_dir: folder of prepared rows by content, shared by runs.
         split: split to prepare, None for the source's train split.
-        progress: told what is being done and to how many rows.
+        progress: told what is being done and how many rows are done.
+        scanned_rows: rows of a free-form column that are looked into for the layout.
+        sample_rows: most rows to prepare; None prepares all, of a stream ``STREAM_ROWS``.
+        write_because: why rows have to be written for TRL although they need no conversion.
+        uniform: give converted rows columns that those of every other split have as well.
 
     Raises:
         BadInput: anything wrong with the rows, the tokenizer or the options, before any probe.
@@ -77,18 +85,24 @@ def prepare(
         raise NotBuiltYet(f"rows for trl {trainer.value} cannot be prepared in this version.")
     if not Path(tokenizer_dir).is_dir():
         raise BadInput(f"{tokenizer_dir} is not a folder with a tokenizer.")
-    tell = progress or _say_nothing
+    tell = progress or say_nothing
     cache_dir = Path(cache_dir)
     wanted = split or source.train_split
+    copies = cache_dir / "datasets"
     files = local_files(source)
-    loaded: Dataset | None = None
-    if files is None:
-        loaded = load_rows(source, wanted, cache_dir=cache_dir / "datasets")
+    sample: Sample | None = None
+    if streams(options):
+        # what a stream holds is only known once it is read
+        sample = sample_of(source, wanted, sample_rows, cache_dir=copies, stream=True)
+    elif files is None:
+        with bars_told(tell, "load"):
+            sample = sample_of(source, wanted, sample_rows, cache_dir=copies)
     text = model_config.get_text_config()
     key = key_of(
         {
-            "rows": hash_files(files) if files is not None else loaded and loaded._fingerprint,
+            "rows": hash_files(files or []) if sample is None else sample.fingerprint,
             "where": [wanted, source.config, _settings_of(source)],
+            "how": [sample_rows, scanned_rows, write_because, uniform],
             "tokenizer": hash_of(Path(tokenizer_dir)),
             "trainer": trainer.value,
             "options": {name: options.get(name) for name in (*SFT_OPTIONS, "dataset_kwargs")},
@@ -99,13 +113,15 @@ def prepare(
     )
     entry = entry_of(cache_dir, key)
     if entry is None:
-        tell("load", 0)
-        rows = loaded or load_rows(source, wanted, cache_dir=cache_dir / "datasets")
+        tell("load", 0, 0)
+        if sample is None:
+            with bars_told(tell, "load"):
+                sample = sample_of(source, wanted, sample_rows, cache_dir=copies)
         scratch = cache_dir / "scratch"
         with private_caches(scratch), new_entry(cache_dir, key) as folder:
             fill_entry(
                 folder,
-                rows,
+                sample.rows,
                 trainer=trainer,
                 tokenizer_dir=Path(tokenizer_dir),
                 text=text,
@@ -113,8 +129,13 @@ def prepare(
                 scratch=scratch,
                 key=key,
                 tell=tell,
+                scanned_rows=scanned_rows,
+                write_because=write_because,
+                uniform=uniform,
+                sampled=sample.notices,
             )
         entry = cache_dir / "prepared" / key
+        trim(cache_dir)
     out_dir = Path(out_dir)
     publish(entry, out_dir)
     return _finish(out_dir, trainer, options)
@@ -175,5 +196,6 @@ def _versions() -> dict[str, str]:
     return {name: version(name) for name in ("datasets", "tokenizers", "transformers", "trl")}
 
 
-def _say_nothing(what: str, rows: int) -> None:
-    return None
+def streams(options: Mapping[str, Any]) -> bool:
+    """Return whether the user's config reads the rows as a stream."""
+    return bool(options.get("dataset_streaming") or options.get("streaming"))

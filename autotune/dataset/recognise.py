@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from autotune.core.errors import BadInput, NotBuiltYet
 from autotune.core.job import Trainer
 from autotune.dataset.layouts import LAYOUTS, Layout, accepted
-from autotune.dataset.scan import KIND_WORDS, Column, scan_columns
+from autotune.dataset.scan import KIND_WORDS, SCANNED_ROWS, Column, scan_columns
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -32,19 +32,22 @@ _PICTURES = ("image", "images")
 _CHAT_COLUMNS = ("messages", "conversations", "prompt", "completion", "chosen", "rejected")
 
 
-def recognise(rows: Dataset, trainer: Trainer, text_field: str) -> tuple[Layout, dict[str, Column]]:
+def recognise(
+    rows: Dataset, trainer: Trainer, text_field: str, scanned_rows: int = SCANNED_ROWS
+) -> tuple[Layout, dict[str, Column]]:
     """Return the layout of the rows and what each column holds.
 
     Args:
         rows: the split as loaded.
         trainer: decides which layouts are accepted.
         text_field: TRL's ``dataset_text_field``.
+        scanned_rows: rows of a free-form column that are looked into.
 
     Raises:
         BadInput: no accepted layout, or a column of it that holds different kinds of value.
         NotBuiltYet: rows with images.
     """
-    columns = scan_columns(rows)
+    columns = scan_columns(rows, scanned_rows)
     pictures = [name for name in _PICTURES if name in columns]
     if pictures:
         raise NotBuiltYet(f"rows with images (column {pictures[0]!r}) are not supported yet.")

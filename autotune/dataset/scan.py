@@ -79,14 +79,21 @@ class Column:
         return "list" if self.empties else "nothing"
 
 
-def scan_columns(rows: Dataset) -> dict[str, Column]:
-    """Return what every column of the table holds, by name."""
+def scan_columns(rows: Dataset, scanned_rows: int = SCANNED_ROWS) -> dict[str, Column]:
+    """Return what every column of the table holds, by name.
+
+    Args:
+        rows: the split as loaded.
+        scanned_rows: rows of a free-form column that are looked into; all when there are no more.
+    """
     from datasets import Json
 
     found = {}
     for name, feature in rows.features.items():
         free = isinstance(feature, Json) or isinstance(getattr(feature, "feature", None), Json)
-        found[name] = _look_into(rows, name) if free else _from_schema(rows, name, feature)
+        found[name] = (
+            _look_into(rows, name, scanned_rows) if free else _from_schema(rows, name, feature)
+        )
     return found
 
 
@@ -205,10 +212,10 @@ def _scalar_kind(dtype: str) -> str:
     return "number" if any(word in dtype for word in ("int", "float", "decimal")) else "other"
 
 
-def _look_into(rows: Dataset, name: str) -> Column:
+def _look_into(rows: Dataset, name: str, scanned_rows: int) -> Column:
     tally = _Tally()
     scanned = 0
-    for index, value in _sampled(rows.select_columns([name]), name):
+    for index, value in _sampled(rows.select_columns([name]), name, scanned_rows):
         scanned += 1
         kind = "null" if value is None else kind_of(value)
         tally.add(kind, index)
@@ -219,9 +226,9 @@ def _look_into(rows: Dataset, name: str) -> Column:
     return tally.column(name, scanned)
 
 
-def _sampled(rows: Dataset, name: str) -> Iterator[tuple[int, Any]]:
+def _sampled(rows: Dataset, name: str, scanned_rows: int) -> Iterator[tuple[int, Any]]:
     """Yield (row, value) of all rows, or of an even sample and the tail."""
-    indices = sampled_rows(len(rows))
+    indices = sampled_rows(len(rows), scanned_rows)
     sample = rows if len(indices) == len(rows) else rows.select(indices)
     position = 0
     for batch in sample.iter(batch_size=1000):
@@ -230,9 +237,15 @@ def _sampled(rows: Dataset, name: str) -> Iterator[tuple[int, Any]]:
             position += 1
 
 
-def sampled_rows(total: int) -> Any:
+def sampled_rows(total: int, scanned_rows: int = SCANNED_ROWS) -> Any:
     """Return the rows looked into, ascending: all, or evenly spaced ones and the whole tail."""
-    if total <= SCANNED_ROWS:
+    if total <= scanned_rows:
         return np.arange(total)
-    body = np.linspace(0, total - TAIL_ROWS - 1, SCANNED_ROWS - TAIL_ROWS).astype(np.int64)
-    return np.concatenate((body, np.arange(total - TAIL_ROWS, total)))
+    tail = tail_of(scanned_rows)
+    body = np.linspace(0, total - tail - 1, scanned_rows - tail).astype(np.int64)
+    return np.concatenate((body, np.arange(total - tail, total)))
+
+
+def tail_of(scanned_rows: int) -> int:
+    """Return how many rows of a sample are the last ones of the data."""
+    return min(TAIL_ROWS, scanned_rows // 2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from autotune.core.errors import BadInput, nearest
 
@@ -29,6 +31,29 @@ def pick(loaded: DatasetDict, split: str, shown: str) -> Dataset:
             rows = rows.select(range(absolute.from_ or 0, stop))
         parts.append(rows)
     return parts[0] if len(parts) == 1 else datasets.concatenate_datasets(parts)
+
+
+def take(loaded: Any, split: str, shown: str, count: int) -> Dataset:
+    """Return the first rows of a split of a stream, as a table in memory.
+
+    Args:
+        loaded: a ``datasets.IterableDatasetDict``.
+        split: the name of one split; a stream has no slices.
+        shown: what the data set is called in messages.
+        count: most rows.
+    """
+    import datasets
+
+    if not re.fullmatch(r"\w+", split):
+        raise BadInput(
+            f"split {split!r} cannot be read as a stream, expected the name of one split.",
+            "Leave streaming out, or name a whole split.",
+        )
+    check_split(split, list(loaded), shown)
+    rows = list(islice(iter(loaded[split]), count))
+    if loaded[split].features is None:
+        return datasets.Dataset.from_list(rows, on_mixed_types="use_json")
+    return datasets.Dataset.from_list(rows, features=loaded[split].features)
 
 
 def check_split(name: str, found: list[str], shown: str) -> None:

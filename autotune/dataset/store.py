@@ -1,7 +1,7 @@
 """Keeps prepared rows by content, so that nothing is tokenised twice, and away from user caches.
 
-An entry is a folder named by what decides its tokens; it appears whole or not at all. Entries are
-never changed and never deleted here.
+An entry is a folder named by what decides its tokens; it appears whole or not at all and is never
+changed. The entries used least lately are deleted when there are too many or they are too large.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,14 @@ from pathlib import Path
 from typing import Any
 
 #: Raised when preparation itself changes what it writes.
-FORMAT = 2
+FORMAT = 3
+#: Most entries, and most bytes, that are kept of prepared rows and of Arrow copies, each.
+MOST_ENTRIES = 64
+MOST_BYTES = 10 * 2**30
+#: What was used this lately is never deleted: another run may be about to read it.
+_IN_USE_SECONDS = 3600.0
+#: Scratch folders of processes that were killed are swept after this long.
+_SCRATCH_SECONDS = 24 * 3600.0
 _CHUNK_BYTES = 2**20
 
 
@@ -40,9 +48,58 @@ def hash_files(files: list[Path]) -> str:
 
 
 def entry_of(cache_dir: Path, key: str) -> Path | None:
-    """Return the folder of a finished entry, None when there is none."""
+    """Return the folder of a finished entry and note its use, None when there is none."""
     entry = cache_dir / "prepared" / key
-    return entry if (entry / "profile.json").is_file() else None
+    if not (entry / "profile.json").is_file():
+        return None
+    os.utime(entry)
+    return entry
+
+
+def trim(
+    cache_dir: Path,
+    *,
+    most_entries: int = MOST_ENTRIES,
+    most_bytes: int = MOST_BYTES,
+    in_use_seconds: float = _IN_USE_SECONDS,
+) -> list[Path]:
+    """Delete what was used least lately until the cache is within its bounds.
+
+    Rows that a run has published stay with the run: its files are links of their own.
+
+    Args:
+        cache_dir: folder of prepared rows by content.
+        most_entries: most entries to keep, of each kind.
+        most_bytes: most bytes to keep, of each kind.
+        in_use_seconds: what was used within this time is kept.
+
+    Returns:
+        The folders that were deleted.
+    """
+    now = time.time()
+    deleted = []
+    for pattern in ("prepared/[!.]*", "datasets/*/*"):
+        entries = [entry for entry in cache_dir.glob(pattern) if entry.is_dir()]
+        used = {entry: _used(entry) for entry in entries}
+        entries.sort(key=lambda entry: used[entry], reverse=True)
+        total = 0
+        for number, entry in enumerate(entries):
+            total += sum(file.stat().st_size for file in entry.rglob("*") if file.is_file())
+            beyond = number >= most_entries or total > most_bytes
+            if beyond and now - used[entry] > in_use_seconds:
+                shutil.rmtree(entry, ignore_errors=True)
+                deleted.append(entry)
+    for left in (*cache_dir.glob("scratch/*"), *cache_dir.glob("prepared/.*")):
+        if now - _used(left) > _SCRATCH_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
+    return deleted
+
+
+def _used(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return time.time()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.core.errors import BadInput
 from autotune.core.profile import Notice
 from autotune.dataset.layouts import Layout
+from autotune.dataset.progress import Progress, say_nothing
 from autotune.dataset.roles import ROLES, needs_reading, parse_calls
 from autotune.dataset.scan import KIND_WORDS, Column, kind_of
 from autotune.dataset.tools import is_plain, read_tools
@@ -90,7 +91,11 @@ def _sentence(code: str, count: int, first: int, rows: int) -> str:
 
 
 def survey_rows(
-    rows: Dataset, layout: Layout, columns: Mapping[str, Column], text_field: str
+    rows: Dataset,
+    layout: Layout,
+    columns: Mapping[str, Column],
+    text_field: str,
+    tell: Progress = say_nothing,
 ) -> Survey:
     """Read every row of the layout's columns.
 
@@ -99,6 +104,7 @@ def survey_rows(
         layout: the layout that was recognised.
         columns: what each column holds.
         text_field: TRL's ``dataset_text_field``.
+        tell: told of the rows read.
 
     Raises:
         BadInput: null or missing values, empty conversations, turns that cannot be read, tools
@@ -116,8 +122,10 @@ def survey_rows(
         return found
     start = 0
     for batch in rows.select_columns(read).iter(batch_size=1000):
+        tell("read", start, len(rows))
         for name in read:
             for offset, value in enumerate(batch[name]):
+                _check_kind(columns[name], value, start + offset)
                 _read(found, name, value, start + offset, layout)
         if "chosen" in read and "rejected" in read:
             pairs = zip(batch["chosen"], batch["rejected"], strict=True)
@@ -140,6 +148,18 @@ def _check_filled(column: Column, layout: Layout, rows: int) -> None:
             f"column {column.name!r} is an empty list in {column.empties.count} of {rows} rows, "
             f"first in row {column.empties.first + 1} (rows count from 1).",
             "Remove those rows: there is nothing in them to train on.",
+        )
+
+
+def _check_kind(column: Column, value: Any, row: int) -> None:
+    """Stop at text among conversations or the other way round, which a sample can have missed."""
+    if column.name == "tools" or not isinstance(value, (str, list, dict)):
+        return
+    if isinstance(value, str) != (column.kind == "text"):
+        raise BadInput(
+            f"column {column.name!r} holds {KIND_WORDS[column.kind]} in most rows but "
+            f"{KIND_WORDS[kind_of(value)]} in row {row + 1} (rows count from 1).",
+            "Every row must hold the same kind of value: correct or remove those rows.",
         )
 
 

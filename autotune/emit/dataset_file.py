@@ -1,7 +1,8 @@
 """Writes the rows TRL must be given when they are not the user's file as it stands.
 
-Converted rows are copied; rows that must be cut before TRL flattens them are written tokenised.
-Anything else trains from where the user has it, and nothing is written.
+Converted rows are copied; rows that must be cut before TRL flattens them are written tokenised. The
+rows evaluation uses are written beside them where the configuration evaluates. Anything else trains
+from where the user has it, and nothing is written.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from autotune.core.profile import DatasetProfile
 from autotune.core.result import Result
-from autotune.emit.location import WRITTEN_ROWS
+from autotune.emit.location import WRITTEN_ROWS, WRITTEN_TEST_ROWS, has_test_file
 
 
 def write_dataset(result: Result, out_dir: Path) -> Path | None:
@@ -21,25 +23,32 @@ def write_dataset(result: Result, out_dir: Path) -> Path | None:
         out_dir: the run's folder.
 
     Returns:
-        The Parquet file, or None when the user's own rows serve.
+        The Parquet file of the train rows, or None when the user's own rows serve.
     """
     best = result.best_trial
-    target = out_dir / WRITTEN_ROWS
     if best is None:
         return None
-    if best.pretruncate_tokens is not None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _write_cut(Path(result.profile.rows_dir), best.pretruncate_tokens, target)
-        return target
-    if result.profile.converted_file is None:
+    cut = best.pretruncate_tokens
+    if cut is None and result.profile.converted_file is None:
         return None
-    source = Path(result.profile.converted_file)
+    _write(result.profile, cut, out_dir / WRITTEN_ROWS)
+    if result.eval_profile is not None and has_test_file(result):
+        _write(result.eval_profile, cut, out_dir / WRITTEN_TEST_ROWS)
+    return out_dir / WRITTEN_ROWS
+
+
+def _write(profile: DatasetProfile, cut: int | None, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if cut is not None:
+        _write_cut(Path(profile.rows_dir), cut, target)
+        return
+    if profile.converted_file is None:
+        return
+    source = Path(profile.converted_file)
     if not target.exists() or target.stat().st_size != source.stat().st_size:
-        target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_suffix(".part")
         shutil.copyfile(source, part)
         part.replace(target)
-    return target
 
 
 def _write_cut(rows_dir: Path, length: int, target: Path) -> None:

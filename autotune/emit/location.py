@@ -29,8 +29,9 @@ AS_GIVEN = "as given"
 #: A split's name alone; ``train[:10%]`` and ``a+b`` are instructions and not keys of the rows.
 _SPLIT_NAME = re.compile(r"^\w+$")
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-#: Folder below the run's own that holds rows autotune had to write.
+#: Files below the run's own folder that hold rows autotune had to write.
 WRITTEN_ROWS = Path("dataset") / "train.parquet"
+WRITTEN_TEST_ROWS = Path("dataset") / "test.parquet"
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,11 @@ def locate_rows(result: Result, trial: TrialRecord, evaluates: bool) -> Location
     path = Path(source.path).expanduser()
     local = _local_blocks(path, source.train_split)
     if local is not None:
-        return Location({"datasets": local}, "TRL reads local files as a block", evaluates)
+        options: dict[str, Any] = {"datasets": local}
+        if evaluates and source.test_split == source.train_split:
+            options["dataset_test_split"] = "train"
+        lacks = evaluates and len(options) == 1 and not _on_train_rows(result)
+        return Location(options, "TRL reads local files as a block", lacks)
     name = str(path.absolute()) if path.is_dir() else source.path
     if _SPLIT_NAME.match(source.train_split):
         return Location(_named(name, source), AS_GIVEN)
@@ -128,11 +133,32 @@ def _written(result: Result, trial: TrialRecord, evaluates: bool) -> Location:
         reason = f"rows cut to {trial.pretruncate_tokens} tokens, which TRL does not do here"
     else:
         reason = f"rows converted: {result.profile.conversion}"
-    if evaluates and not result.job.dataset.blocks:
+    if evaluates and has_test_file(result):
         # A datasets: block only ever has a train split, a folder has one split per file.
         return Location({"dataset_name": str(file.parent)}, reason)
-    block = {"path": "parquet", "data_files": _pattern(file), "split": "train"}
-    return Location({"datasets": [block]}, reason)
+    options: dict[str, Any] = {
+        "datasets": [{"path": "parquet", "data_files": _pattern(file), "split": "train"}]
+    }
+    if evaluates and result.job.dataset.test_split == result.job.dataset.train_split:
+        options["dataset_test_split"] = "train"
+    return Location(options, reason)
+
+
+def has_test_file(result: Result) -> bool:
+    """Return whether rows to evaluate on are written beside those that are trained on.
+
+    They are not where evaluation uses train rows, or rows TRL holds out of them.
+    """
+    if result.eval_profile is None:
+        # a result of an older version; it named the folder whenever the rows had a name
+        return not result.job.dataset.blocks
+    return not _on_train_rows(result)
+
+
+def _on_train_rows(result: Result) -> bool:
+    """Return whether evaluation uses rows that are among those trained on as they were loaded."""
+    test = result.eval_profile
+    return test is not None and test.rows_dir == result.profile.rows_dir
 
 
 def _builder(path: Path) -> str | None:

@@ -25,8 +25,12 @@ class Origin:
     notices: tuple[str, ...]
 
 
-def build_job(request: Request) -> tuple[Job, Origin]:
+def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) -> tuple[Job, Origin]:
     """Turn a request into a job, reading the user's YAML.
+
+    Args:
+        request: what the user asks for.
+        known: the trainers the use case can do.
 
     Raises:
         BadInput: a name is unknown or a file cannot be read.
@@ -39,10 +43,10 @@ def build_job(request: Request) -> tuple[Job, Origin]:
             f"Trainers are {', '.join(trainers)}.",
         )
     trainer = Trainer(request.trainer)
-    if trainer not in PROBED_TRAINERS:
+    if trainer not in known:
         raise NotBuiltYet(
-            f"this version cannot probe the {trainer.value} trainer yet.",
-            f"It can probe {', '.join(t.value for t in PROBED_TRAINERS)}.",
+            f"this version cannot do this for the {trainer.value} trainer yet.",
+            f"It can for {', '.join(t.value for t in known)}.",
         )
     for change in request.allow:
         if change not in ALLOWABLE:

@@ -70,6 +70,11 @@ class Facts:
         strategy, length = str(self.option("packing_strategy")), int(self.option("max_length"))
         return rows * self.sequences_per_row(length, strategy)
 
+    @property
+    def shards(self) -> int:
+        """Parts TRL packs apart: its ``dataset_num_proc``."""
+        return int(self.option("dataset_num_proc") or 1)
+
     def sequences_per_row(self, max_length: int, strategy: str) -> float:
         """Return the documents of an average packed row.
 
@@ -84,5 +89,7 @@ class Facts:
         """Return how many rows packing makes of the data set; arguments as above."""
         key = (max_length, strategy)
         if key not in self._packed_rows:
-            self._packed_rows[key] = len(pack(self.lengths.tokens, max_length, strategy))
+            self._packed_rows[key] = len(
+                pack(self.lengths.tokens, max_length, strategy, shards=self.shards)
+            )
         return self._packed_rows[key]

@@ -60,8 +60,18 @@ OVERRIDES: tuple[Override, ...] = (
     Override("skip_memory_metrics", True, "memory is measured outside the trainer"),
 )
 
-#: Environment variables a child does not inherit: they name trackers, credentials or launchers.
-DENIED_ENV = (
+#: Environment variables of a distributed launcher; no measuring process inherits them.
+LAUNCHER_ENV = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+)
+
+#: Credentials and tracker addresses; preparation may need the hub's, probes are given none.
+SECRET_ENV = (
     "HF_TOKEN",
     "HUGGING_FACE_HUB_TOKEN",
     "WANDB_API_KEY",
@@ -69,12 +79,6 @@ DENIED_ENV = (
     "NEPTUNE_API_TOKEN",
     "MLFLOW_TRACKING_URI",
     "CLEARML_API_SECRET_KEY",
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
 )
 
 #: Environment variables worth keeping in a result; nothing else of the environment is recorded.
@@ -88,9 +92,8 @@ RECORDED_ENV = (
     "LD_PRELOAD",
 )
 
-#: Variables every probe child is given.
+#: Variables every measuring process is given.
 CHILD_ENV: dict[str, str] = {
-    "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "DO_NOT_TRACK": "1",
     "WANDB_DISABLED": "true",

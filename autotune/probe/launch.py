@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from autotune.core.errors import ToolFailure
-from autotune.knobs.isolation import CHILD_ENV, DENIED_ENV
+from autotune.knobs.isolation import CHILD_ENV, LAUNCHER_ENV
 from autotune.probe.protocol import LOG_FILE
 
 
@@ -36,17 +36,20 @@ class Launcher(Protocol):
     def launch(self, request: Path) -> Launched:
         """Start a process on a request file."""
 
+    def preload(self, model_type: str) -> None:
+        """Get a model's code ready before the next launch, where that saves anything."""
+
     def close(self) -> None:
         """End everything this launcher started."""
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the user's environment less the denied names, plus what isolation asks for.
+    """Return the user's environment less a launcher's names, plus what isolation asks for.
 
     Args:
         extra: variables of the job or of a candidate; they win.
     """
-    kept = {k: v for k, v in os.environ.items() if k not in DENIED_ENV}
+    kept = {k: v for k, v in os.environ.items() if k not in LAUNCHER_ENV}
     return {**kept, **CHILD_ENV, **(extra or {})}
 
 
@@ -91,6 +94,9 @@ class ColdLauncher:
             )
         return _ColdProcess(process)
 
+    def preload(self, model_type: str) -> None:
+        """Do nothing: a fresh interpreter imports what it needs."""
+
     def close(self) -> None:
         """Close the lifeline; children that still run end themselves."""
         self._lifeline.close()
@@ -122,7 +128,7 @@ class WarmServer:
         self._lifeline = _Lifeline()
         self._codes: dict[int, int] = {}
         self._started: list[int] = []
-        self._ready: dict[str, int] | None = None
+        self._unsafe: str | None = None
         self._buffer = b""
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -150,7 +156,7 @@ class WarmServer:
 
     def wait_ready(
         self, timeout_s: float = 180.0, tick: Callable[[float], None] | None = None
-    ) -> dict[str, int]:
+    ) -> str:
         """Wait until the libraries are imported.
 
         Args:
@@ -158,13 +164,13 @@ class WarmServer:
             tick: called about ten times a second with the seconds passed.
 
         Returns:
-            ``pid`` and ``os_threads`` of the server.
+            Why forking from the server would be unsafe; empty when it is safe.
 
         Raises:
             ToolFailure: it ended or did not become ready in time.
         """
         start = time.monotonic()
-        while self._ready is None:
+        while self._unsafe is None:
             if tick is not None:
                 tick(time.monotonic() - start)
             if time.monotonic() - start > timeout_s:
@@ -173,7 +179,7 @@ class WarmServer:
                     f"Its log is {self.log_file}.",
                 )
             self._listen(0.1)
-        return self._ready
+        return self._unsafe
 
     def preload(self, model_type: str) -> None:
         """Have the server import a model's code before it forks."""
@@ -223,7 +229,7 @@ class WarmServer:
             elif "started" in message:
                 self._started.append(message["started"])
             elif "ready" in message:
-                self._ready = {"pid": message["pid"], "os_threads": message["os_threads"]}
+                self._unsafe = message["unsafe"]
 
     def code_of(self, pid: int, wait_s: float) -> int | None:
         """Return a child's exit code once the server reported it."""
@@ -251,3 +257,30 @@ class _WarmProcess:
 
     def poll(self, wait_s: float) -> int | None:
         return self._server.code_of(self.pid, wait_s)
+
+
+def open_launcher(
+    log_dir: Path, env: Mapping[str, str] | None, tick: Callable[[float], None] | None = None
+) -> tuple[Launcher, str]:
+    """Start the fastest way of launching that is safe here.
+
+    Args:
+        log_dir: folder of the server's log.
+        env: variables beside the user's own environment.
+        tick: called while waiting, with the seconds passed.
+
+    Returns:
+        The launcher, and why it is not a warm server (empty when it is).
+    """
+    if not sys.platform.startswith("linux"):
+        return ColdLauncher(env), "warm probes need Linux; every probe starts from scratch"
+    server = WarmServer(log_dir, env)
+    try:
+        unsafe = server.wait_ready(tick=tick)
+    except BaseException:
+        server.close()
+        raise
+    if not unsafe:
+        return server, ""
+    server.close()
+    return ColdLauncher(env), f"every probe starts from scratch, since {unsafe}"

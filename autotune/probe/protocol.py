@@ -85,6 +85,8 @@ class PrepareSpec(Frozen):
         out_dir: folder for the prepared rows and the model's config and tokenizer.
         cache_dir: folder of caches shared between runs.
         demo_model: the job's model is the embedded demo; build it at that path when missing.
+        sample_rows: most rows to prepare; None prepares all, of a stream a bounded number.
+        train_only: only look at the train rows: nothing will be emitted from them.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -93,6 +95,8 @@ class PrepareSpec(Frozen):
     out_dir: str
     cache_dir: str
     demo_model: bool = False
+    sample_rows: int | None = None
+    train_only: bool = False
 
 
 class InspectSpec(Frozen):
@@ -174,6 +178,8 @@ class Prepared(Frozen):
         defaults: what TRL uses for options the user left out and autotune needs to know.
         model: facts of the model's config.
         profile: facts of the rows.
+        eval_profile: facts of the rows evaluation uses; None when the config does not evaluate,
+            equal to ``profile`` when they are held out of those it trains on.
         notices: what was resolved on the user's behalf, one sentence each.
     """
 
@@ -183,6 +189,7 @@ class Prepared(Frozen):
     defaults: dict[str, Any]
     model: ModelFacts
     profile: DatasetProfile
+    eval_profile: DatasetProfile | None = None
     notices: tuple[str, ...] = ()
 
 

@@ -16,7 +16,8 @@ from autotune.core.units import show_bytes
 from autotune.report.samples import Sample, paired, sample_of, steps_of
 from autotune.report.thresholds import MEMORY_PARTS, METRICS, Threshold
 
-Verdict = Literal["regression", "within noise", "ok", "not checked"]
+#: ``too noisy``: the noise is as large as the quantity, so that nothing could be seen.
+Verdict = Literal["regression", "within noise", "too noisy", "ok", "not checked"]
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,9 @@ def _row(name: str, before: Sample | None, now: Sample | None, threshold: Thresh
     verdict: Verdict = "not checked"
     if threshold is not None and before is not None and now is not None:
         worse = (now.value - before.value) * (1 if METRICS[threshold.metric] == "+" else -1)
-        if worse <= threshold.allowed_change(before.value):
+        if noise >= abs(before.value) > 0:
+            verdict = "too noisy"
+        elif worse <= threshold.allowed_change(before.value):
             verdict = "ok"
         else:
             verdict = "regression" if worse > noise else "within noise"

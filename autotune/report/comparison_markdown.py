@@ -13,6 +13,7 @@ HEAD = ("quantity", "baseline", "now", "change", "noise", "allowed", "verdict")
 _SYMBOLS = {
     "regression": "❌ regression",
     "within noise": "⚠️ within noise",
+    "too noisy": "⚠️ too noisy to tell",
     "ok": "✅ ok",
     "not checked": "",
 }
@@ -53,10 +54,15 @@ def cells(row: Row) -> tuple[str, ...]:
         _show(row.name, row.baseline),
         _show(row.name, row.current),
         ABSENT if change is None else f"{change:+.1%}",
-        f"± {_show(row.name, row.noise)}" if row.noise else "",
+        f"± {_show(row.name, row.noise)}" if _tells(row) else "",
         (row.limit or "").rpartition(":")[2],
         row.verdict,
     )
+
+
+def _tells(row: Row) -> bool:
+    """Whether the noise is more than rounding."""
+    return row.noise > 1e-4 * abs(row.baseline or 0.0)
 
 
 def _markdown_cells(row: Row) -> tuple[str, ...]:

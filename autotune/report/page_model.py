@@ -20,6 +20,7 @@ def page_values(result: Result) -> dict[str, Any]:
     best = result.best_trial
     return {
         "result": result,
+        "searched": summary.searched(result),
         "title": f"autotune: {result.job.model}",
         "headline": summary.headline(result),
         "under": _under(result),
@@ -55,15 +56,18 @@ def _under(result: Result) -> list[str]:
 
 
 def again_command(result: Result) -> str:
-    """Return the command line that asks for the same search."""
+    """Return the command line that asks for the same again."""
     job, budget = result.job, result.budget
-    words = ["autotune", "run", "--model", job.model, "--dataset", job.dataset.path]
+    verb = "run" if summary.searched(result) else "probe"
+    words = ["autotune", verb, "--model", job.model, "--dataset", job.dataset.path]
     words += ["--trainer", job.trainer.value]
     if job.config_text:
         words += ["--config", "YOUR.yaml"]
     if budget.explicit:
         words += ["--memory", f"{budget.total_bytes / 2**20:.0f}MiB"]
     words += ["--headroom", f"{budget.headroom_ratio * 100:g}%"]
+    if verb == "probe":
+        return shlex.join([*words, "--weights", job.weights, "--seed", str(job.seed)])
     words += ["--objective", job.objective]
     words += ["--min-retention", f"{job.min_retention_ratio * 100:g}%"]
     if job.effective_batch_sequences is not None:

@@ -55,9 +55,19 @@ class Setting:
         return self.before != self.after
 
 
+def searched(result: Result) -> bool:
+    """Whether candidates were searched; `autotune probe` measures the one config it is given."""
+    return any(trial.role == "search" for trial in result.trials) or len(result.trials) == 0
+
+
 def headline(result: Result) -> str:
     """Say the answer in one sentence."""
     best = result.best_trial
+    if not searched(result):
+        peak = _peak(best) if best is not None else None
+        if peak is None:
+            return f"The config does not run within {show_bytes(result.budget.total_bytes)}."
+        return f"The config fits: its peak is {show_bytes(peak)}."
     if best is None:
         return f"Nothing fits {show_bytes(result.budget.total_bytes)}."
     whose = reference_name(result)
@@ -73,6 +83,8 @@ def headline(result: Result) -> str:
 
 def reference_name(result: Result) -> str:
     """Return whose configuration ratios are made against."""
+    if not searched(result):
+        return "the same config at batch 1, unpacked, with full checkpointing"
     trial = result.reference_trial
     mine = trial is not None and trial.role == "baseline"
     return "your own config" if mine else "the fitting config nearest yours"
@@ -93,6 +105,9 @@ def sentences(result: Result) -> list[str]:
     best = result.best_trial
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")
+    if not searched(result):
+        cost = f"Measuring took {show_duration(result.search_seconds)}"
+        return [*found, f"{cost} for {len(result.trials)} probes."]
     cost = f"The search took {show_duration(result.search_seconds)}"
     cost += f" for {len(result.trials)} probes"
     if result.pays_back_seconds is not None:

@@ -72,6 +72,7 @@ def assemble(
         device=run.prepared.device,
         environment=run.prepared.environment,
         profile=run.prepared.profile,
+        eval_profile=run.prepared.eval_profile,
         space=run.space,
         trials=trials,
         reference=against.candidate.key if against else None,

@@ -80,5 +80,6 @@ def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shape
         pad_to_multiple_of=None if multiple is None else int(multiple),
         group_by_length=facts.option("train_sampling_strategy") == "group_by_length",
         accumulation=settings.accumulation,
+        shards=facts.shards,
         seed=facts.job.seed,
     )

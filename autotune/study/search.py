@@ -37,6 +37,8 @@ from autotune.study.suggest import Seen, propose
 SAME_CAUSE_LIMIT = 3
 #: Rounds in which the reference and the winner are measured in turns.
 CONFIRMATION_ROUNDS = 3
+#: As many are added at most while the interval does not say which of the two is faster.
+MOST_CONFIRMATION_ROUNDS = 6
 
 
 @dataclass(frozen=True)
@@ -152,20 +154,17 @@ class Search:
 
         Turns a resumed search finds among its trials are not taken again.
         """
-        wanted = [against, best] * CONFIRMATION_ROUNDS
+        wanted = [against, best] * MOST_CONFIRMATION_ROUNDS
         done = [t for t in self.trials if t.role == "confirmation"]
         done = done[len(done) - self._turns_taken(wanted) :]
         for candidate in wanted[len(done) :]:
+            if _decided(done):
+                break
             record = self._probe(candidate, "confirmation")
             if record.estimate is None and not may_recover(record):
                 return None
             done.append(record)
-        pairs = zip(done[::2], done[1::2], strict=True)
-        return [
-            (_seconds(a), _seconds(b))
-            for a, b in pairs
-            if a.estimate is not None and b.estimate is not None
-        ]
+        return _pairs(done)
 
     def _turns_taken(self, wanted: list[Candidate]) -> int:
         """Return how many of the wanted turns the last trials are."""
@@ -351,6 +350,24 @@ class Search:
 def _signature(ending: Ending) -> tuple[Outcome, str]:
     """Return what two endings of one cause share: addresses, sizes and counts differ."""
     return ending.outcome, re.sub(r"0x[0-9a-fA-F]+|\d+", "#", ending.reason)
+
+
+def _pairs(turns: list[TrialRecord]) -> list[tuple[float, float]]:
+    """Return the scores of complete turns: (reference, candidate)."""
+    return [
+        (_seconds(a), _seconds(b))
+        for a, b in zip(turns[::2], turns[1::2], strict=False)
+        if a.estimate is not None and b.estimate is not None
+    ]
+
+
+def _decided(turns: list[TrialRecord]) -> bool:
+    """Whether enough whole rounds were taken and their interval lies on one side of equal."""
+    pairs = _pairs(turns)
+    if len(turns) % 2 or len(pairs) < CONFIRMATION_ROUNDS:
+        return False
+    ratio = paired_ratio([p[0] for p in pairs], [p[1] for p in pairs], "")
+    return ratio.low > 1.0 or ratio.high < 1.0
 
 
 def _seconds(trial: TrialRecord) -> float:

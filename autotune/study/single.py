@@ -40,7 +40,7 @@ class Single(Search):
     """Measure the user's own config, and its reference in turns with it.
 
     Args:
-        repeats: how often each is measured, at least once.
+        repeats: how often it is measured, at least once; from 2 on its reference is too.
     """
 
     repeats: int = 1
@@ -52,7 +52,8 @@ class Single(Search):
             EnvironmentUnable: the first probes all died of one cause that is not memory.
         """
         own = canonical(user_candidate(self.facts), self.facts)
-        other = reference_form(own, self.facts)
+        # One pair makes no ratio, so one measurement needs no reference.
+        other = reference_form(own, self.facts) if self.repeats > 1 else None
         pairs: list[tuple[float, float]] = []
         for turn in range(self.repeats):
             mine = self._undisturbed(own, "confirmation" if turn else "baseline")

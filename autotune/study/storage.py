@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import IO, Any
 
 import psutil
+from pydantic import ValidationError
 
 from autotune.core.candidate import Value
-from autotune.core.errors import BadInput, ToolFailure
+from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
 from autotune.core.result import TrialRecord
 from autotune.probe.protocol import write_document
 
 STUDY_NAME = "autotune"
+IN_MEMORY = "memory:"
 _LOCK = ".lock"
 #: How long SQLite waits for a database another process has locked.
-_ATTEMPTS_S = 20.0
+_ATTEMPTS_S = 10.0
 
 
 class Store:
@@ -36,11 +38,14 @@ class Store:
 
         Args:
             out_dir: the run's folder.
-            storage: Optuna storage URL; None keeps ``study.db`` in the folder.
+            storage: Optuna storage URL; None keeps ``study.db`` in the folder, ``memory:`` keeps
+                no database (the trials folder is kept all the same).
             choices: everything that must not change between resumed runs; JSON values.
 
         Raises:
-            BadInput: the study was made with other choices, or another process holds it.
+            BadInput: the study was made with other choices, another process holds the folder, or
+                the URL is none.
+            EnvironmentUnable: the database's driver is not installed.
             ToolFailure: the database cannot be opened.
         """
         import optuna
@@ -66,9 +71,7 @@ class Store:
         try:
             self._study = optuna.create_study(
                 study_name=STUDY_NAME,
-                storage=optuna.storages.RDBStorage(
-                    url, engine_kwargs=_engine_options(url), skip_compatibility_check=False
-                ),
+                storage=self._database(url),
                 direction="minimize",
                 load_if_exists=True,
             )
@@ -84,17 +87,51 @@ class Store:
                 "Resume it with the options it was started with, or choose another --out.",
             )
 
+    def _database(self, url: str) -> Any:
+        from sqlalchemy.exc import ArgumentError
+
+        storages = self._optuna.storages
+        if url == IN_MEMORY:
+            return storages.InMemoryStorage()
+        try:
+            return storages.RDBStorage(url, engine_kwargs=_engine_options(url))
+        except ArgumentError as error:  # unknown dialects included
+            raise BadInput(
+                f"--storage is {url!r}: {error}.",
+                "It takes a database URL such as sqlite:///study.db or mysql+pymysql://host/name.",
+            ) from error
+        except ImportError as error:
+            raise EnvironmentUnable(
+                f"the driver of --storage {url.partition('://')[0]} is not installed.",
+                "Install it, or name another, as in mysql+pymysql://.",
+            ) from error
+
     def _database_failed(self, error: Exception) -> ToolFailure:
-        first = str(error).strip().splitlines()[0]
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # Optuna wraps what the database really said
+            cause = cause.__cause__
+        first = str(cause).strip().splitlines()[0]
         return ToolFailure(
             f"the study database cannot be used: {first}",
             "Finished measurements are in the trials folder; run again with --resume.",
         )
 
     def records(self) -> list[TrialRecord]:
-        """Return the finished trials, in order."""
-        files = sorted(self._dir.glob("[0-9]*.json"))
-        return [TrialRecord.model_validate_json(f.read_bytes()) for f in files]
+        """Return the finished trials, in order.
+
+        Raises:
+            BadInput: a record is damaged or of another version.
+        """
+        found = []
+        for file in sorted(self._dir.glob("[0-9]*.json")):
+            try:
+                found.append(TrialRecord.model_validate_json(file.read_bytes()))
+            except ValidationError as error:
+                raise BadInput(
+                    f"{file} is not a trial of this version: {error.errors()[0]['msg']}.",
+                    "Remove it to measure that candidate again, or choose another --out.",
+                ) from error
+        return found
 
     @property
     def given_up(self) -> frozenset[str]:
@@ -188,7 +225,8 @@ class Store:
 
 def _engine_options(url: str) -> dict[str, Any]:
     """Have SQLite wait for a locked database instead of failing at once."""
-    return {"connect_args": {"timeout": _ATTEMPTS_S}} if url.startswith("sqlite") else {}
+    waits = url.startswith("sqlite") and "timeout=" not in url
+    return {"connect_args": {"timeout": _ATTEMPTS_S}} if waits else {}
 
 
 def _hold(out_dir: Path) -> IO[str]:

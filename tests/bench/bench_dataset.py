@@ -1,4 +1,4 @@
-"""Measures how fast and with how much memory a large data set is profiled; writes JSON and Markdown.
+"""Measures how fast and with how much memory a large data set is profiled; writes two files.
 
     make bench-dataset
     python tests/bench/bench_dataset.py [--rows 1000000] [--out reports/dataset-speed.json]
@@ -133,8 +133,9 @@ def in_words(document: dict[str, Any]) -> str:
     padding = ", ".join(f"{b}: {r:.1%}" for b, r in document["padding_ratio_by_batch"].items())
     return f"""# Speed of the data set profile
 
-Made by `{document["command"]}` (`make bench-dataset`); the numbers are in the JSON file beside this
-one. {document["rows"]:,} tokenised rows drawn like chat data ({document["tokens"]:,} tokens; lengths
+Made by `{document["command"]}` (`make bench-dataset`); the numbers are in the JSON file beside
+this one.
+{document["rows"]:,} tokenised rows drawn like chat data ({document["tokens"]:,} tokens; lengths
 at {quantiles}), written by `save_to_disk`.
 
 | what | measured | limit |

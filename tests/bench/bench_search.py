@@ -1,4 +1,4 @@
-"""The demo search against the goals it must hold: size, duration, and how much faster its winner is.
+"""The demo search against its goals: size, duration, and how much faster its winner is.
 
 Run with ``make bench-search``; writes reports/demo-search.{json,md}.
 """

@@ -175,10 +175,11 @@ def test_prepared_rows_are_the_tokens_a_real_run_would_train_on(
 def test_nothing_is_tokenised_twice(run: Prepare, tmp_path: Path) -> None:
     rows = [{"text": f"only here {n}"} for n in range(5)]
     steps: list[str] = []
-    first = run(rows, progress=lambda step, _: steps.append(step))
-    assert ["load", "recognise", "tokenise", "measure"] == steps
+    first = run(rows, progress=lambda step, *_: steps.append(step))
+    stations = ["load", "recognise", "read", "tokenise", "measure", "save"]
+    assert stations == list(dict.fromkeys(steps))
     steps.clear()
-    again = run(rows, out_dir=tmp_path / "again", progress=lambda step, _: steps.append(step))
+    again = run(rows, out_dir=tmp_path / "again", progress=lambda step, *_: steps.append(step))
     assert [] == steps
     assert first.fingerprint == again.fingerprint
     assert str((tmp_path / "again" / "rows").resolve()) == again.rows_dir

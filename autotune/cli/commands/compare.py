@@ -84,11 +84,12 @@ def compare(
     else:
         write_whole(Path(out).expanduser(), text)
     if found.refusals:
+        allowed = judge(before, now, thresholds, allow_different=True)
         raise BadInput(
             f"the two results cannot be compared: {'; '.join(found.refusals)}.",
-            "--allow-different compares results of unlike machines, versions or rows."
-            if not allow_different
-            else "Measure both again with `autotune probe`.",
+            "Measure both with `autotune probe` on a machine that has it."
+            if allowed.refusals
+            else "--allow-different compares results of unlike machines, versions or rows.",
         )
     if not found.passed:
         raise typer.Exit(EXIT_REGRESSION)

@@ -36,8 +36,8 @@ def probe(
     repeats: Annotated[
         int,
         typer.Option(
-            help="Times the config is measured, each time with its reference; from 2 on speed is "
-            "also known as a ratio.",
+            help="Times the config is measured; from 2 on in turns with a reference form of it, so "
+            "that speed is also known as a ratio.",
             min=1,
         ),
     ] = 3,

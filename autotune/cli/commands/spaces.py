@@ -9,7 +9,7 @@ import typer
 
 def register(app: typer.Typer) -> None:
     """Add the command group."""
-    group = typer.Typer(help="List, show and check search spaces.", no_args_is_help=True)
+    group = typer.Typer(help="List, show and check search spaces.")
     group.command("list", help="List the shipped search spaces.")(list_)
     group.command("show", help="Print a search space.")(show)
     group.command("check", help="Check a search-space file.")(check)

@@ -8,7 +8,6 @@ import typer
 
 _STATIONS = {
     "predict": "prediction without probes",
-    "profile": "the data set's length profile on its own",
 }
 
 

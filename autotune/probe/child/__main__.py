@@ -70,8 +70,11 @@ def _answer(spec: PrepareSpec | InspectSpec) -> Reply:
 
 
 def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
+    from autotune.probe.child.isolate import cut_off, see_one_device
     from autotune.probe.child.probe import Probe
 
+    cut_off()
+    spec = spec.model_copy(update={"device": see_one_device(spec.device)})
     probe = Probe(spec, work_dir)
     failure = None
     try:

@@ -5,6 +5,7 @@ Everything a later probe needs is written below the run's folder, so that probes
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from autotune.core.errors import BadInput, nearest
 from autotune.core.job import Job
 from autotune.knobs.versions import canonical_options
 from autotune.probe.child.inspect import choose_device, inspect_environment
+from autotune.probe.progress import ProgressFile
 from autotune.probe.protocol import ModelFacts, Prepared, PrepareSpec
 
 #: Options whose TRL default autotune has to know when the user left them out.
@@ -37,6 +39,8 @@ _DEFAULTS = (
     "eval_steps",
     "logging_steps",
     "train_sampling_strategy",
+    "dataset_num_proc",
+    "dataset_kwargs",
     "truncation_mode",
     "loss_type",
     "optim",
@@ -62,13 +66,15 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
     out_dir = Path(spec.out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     model, config = _model_facts(job, options, out_dir)
-    from autotune.dataset.prepare import prepare
+    from autotune.dataset.both_splits import prepare_job
     from autotune.training.arguments import build_arguments
 
     extra = {"use_cpu": True} if device.kind == "cpu" else {}
     defaults_of = build_arguments(job.trainer, {**options, **extra, "output_dir": str(out_dir)})
-    defaults = {n: getattr(defaults_of.training, n) for n in _DEFAULTS}
-    profile = prepare(
+    known = {f.name for f in dataclasses.fields(defaults_of.training)}
+    defaults = {n: getattr(defaults_of.training, n) for n in _DEFAULTS if n in known}
+    progress = ProgressFile(out_dir)
+    profile, eval_profile = prepare_job(
         job.dataset,
         trainer=job.trainer,
         tokenizer_dir=Path(model.model_dir),
@@ -76,7 +82,11 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
         options=options,
         out_dir=out_dir,
         cache_dir=Path(spec.cache_dir),
+        progress=progress.tell,
+        sample_rows=spec.sample_rows,
+        train_only=spec.train_only,
     )
+    progress.close()
     return Prepared(
         environment=environment,
         device=device,
@@ -84,6 +94,7 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
         defaults=defaults,
         model=model,
         profile=profile,
+        eval_profile=eval_profile,
         notices=tuple(notices),
     )
 

@@ -12,6 +12,7 @@ import os
 import selectors
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -40,7 +41,7 @@ def serve(lifeline: int, work: Callable[[Path], int]) -> int:
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
     selector.register(wake_read, selectors.EVENT_READ)
     selector.register(lifeline, selectors.EVENT_READ)
-    tell(ready=True, pid=os.getpid(), os_threads=sum(1 for _ in Path("/proc/self/task").iterdir()))
+    tell(ready=True, pid=os.getpid(), unsafe=_why_unsafe())
     running: set[int] = set()
     buffer = b""
     while True:
@@ -63,6 +64,18 @@ def serve(lifeline: int, work: Callable[[Path], int]) -> int:
                     pid = _fork(Path(order["request"]), lifeline, work)
                     running.add(pid)
                     tell(started=pid)
+
+
+def _why_unsafe() -> str:
+    """Return why forking from here would give broken children; empty when it is safe."""
+    import torch
+
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return "a library opened CUDA while it was imported"
+    if threading.active_count() > 1:
+        names = ", ".join(t.name for t in threading.enumerate()[1:])
+        return f"libraries started Python threads while they were imported ({names})"
+    return ""
 
 
 def tell(**message: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from autotune.core.errors import BadInput
 from autotune.core.job import DatasetSource
-from autotune.dataset.load import load_rows, local_files
+from autotune.dataset.load import is_tabbed, load_rows, local_files
 
 datasets.disable_progress_bars()
 
@@ -49,10 +51,55 @@ def test_text_files_are_loaded_by_their_ending(tmp_path: Path, name: str, text: 
     assert [{"text": "a"}, {"text": "b"}] == load(write(tmp_path / name, text), tmp_path)
 
 
-def test_compressed_files_are_loaded(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl.gz"
-    path.write_bytes(gzip.compress(b'{"text": "a"}\n'))
+@pytest.mark.parametrize(
+    ("ending", "compress"),
+    [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)],
+)
+def test_compressed_files_are_loaded(tmp_path: Path, ending: str, compress: Any) -> None:
+    path = tmp_path / f"rows.jsonl.{ending}"
+    path.write_bytes(compress(b'{"text": "a"}\n'))
     assert [{"text": "a"}] == load(path, tmp_path)
+    tabbed = tmp_path / f"rows.tsv.{ending}"
+    tabbed.write_bytes(compress(b"text\tn\na\t1\n"))
+    assert [{"text": "a", "n": 1}] == load(tabbed, tmp_path)
+
+
+def test_files_separated_by_tabs_are_known_by_their_ending(tmp_path: Path) -> None:
+    assert is_tabbed(DatasetSource(path="a.tsv"))
+    assert is_tabbed(DatasetSource(path="a.TSV.gz"))
+    assert not is_tabbed(DatasetSource(path="a.csv"))
+    block = {"path": "csv", "data_files": ["a.tsv"]}
+    assert is_tabbed(DatasetSource(path="csv", blocks=(block,)))
+
+
+def test_the_first_rows_of_a_stream_are_taken(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", "".join(f'{{"text": "{n}"}}\n' for n in range(9)))
+    folder = write(tmp_path / "folder" / "test.csv", "text\na\nb\n").parent
+    saved = tmp_path / "saved"
+    datasets.Dataset.from_dict({"text": ["a", "b"]}).save_to_disk(str(saved))
+
+    def first(source: DatasetSource, split: str = "train", count: int = 2) -> list[str]:
+        rows = load_rows(source, split, cache_dir=tmp_path / "cache", first=count)
+        return list(rows["text"])
+
+    assert ["0", "1"] == first(DatasetSource(path=str(path)))
+    assert 9 == len(first(DatasetSource(path=str(path)), count=100))
+    assert ["a"] == first(DatasetSource(path=str(folder)), "test", 1)
+    assert ["a"] == first(DatasetSource(path=str(saved)), count=1)
+    blocks = ({"path": "json", "data_files": str(path)}, {"path": str(path)})
+    assert ["0", "1"] == first(DatasetSource(path="json", blocks=blocks))
+    with pytest.raises(BadInput, match=r"train\[:10%\].*cannot be read as a stream"):
+        first(DatasetSource(path=str(path)), "train[:10%]")
+    with pytest.raises(BadInput, match="fraction"):
+        first(DatasetSource(path="", blocks=({"path": str(path), "fraction": 1.0},)))
+    with pytest.raises(BadInput, match="it has 'train'"):
+        first(DatasetSource(path=str(path)), "validation")
+
+
+def test_a_broken_line_stops_a_stream_as_well(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", '{"text": "a"}\n{"text":\n')
+    with pytest.raises(BadInput, match="line 2"):
+        load_rows(DatasetSource(path=str(path)), "train", cache_dir=tmp_path / "cache", first=5)
 
 
 def test_parquet_arrow_and_saved_folders_are_loaded(tmp_path: Path) -> None:

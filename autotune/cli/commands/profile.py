@@ -1,0 +1,125 @@
+"""``autotune profile``: how long the rows are, and which ``max_length`` to take."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.options import Config, Dataset, Model, check_format, parse_sets
+
+if TYPE_CHECKING:
+    from autotune.core.length_report import LengthReport
+
+FORMATS = ("table", "json", "html")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("profile", help="Show how long the rows are, and which max_length to take.")(
+        profile
+    )
+
+
+def profile(
+    model: Model = None,
+    dataset: Dataset = None,
+    dataset_config: Annotated[
+        str | None, typer.Option(help="Configuration of a hub data set.")
+    ] = None,
+    dataset_train_split: Annotated[str | None, typer.Option(help="Split to look at.")] = None,
+    dataset_test_split: Annotated[
+        str | None, typer.Option(help="Taken as `run` takes it; not looked at.")
+    ] = None,
+    trainer: Annotated[str, typer.Option(help="TRL trainer: sft, dpo, reward or kto.")] = "sft",
+    config: Config = None,
+    min_retention: Annotated[
+        str, typer.Option(help="Least share of label tokens the advice keeps.")
+    ] = "99%",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="TRL option, key=value; may be repeated."),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(help="Look at no more than this many rows. Default: all.", min=1),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the order padding is counted in.")] = 0,
+    output_format: Annotated[str, typer.Option("--format", help="table, json or html.")] = "table",
+    out: Annotated[
+        str | None, typer.Option(help="File to write instead of stdout.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Collect the options and call the use case."""
+    check_format(output_format, FORMATS)
+    sets = parse_sets(set_ or [])
+    if out is None and output_format == "html" and sys.stdout.isatty():
+        # A megabyte of page is nothing to read in a terminal.
+        out = "lengths.html"
+    from autotune.cli.console import err
+    from autotune.cli.row_progress import RowsView
+    from autotune.cli.signals import terminate_like_ctrl_c
+    from autotune.intake.request import Request
+    from autotune.profile_use import profile_rows
+
+    request = Request(
+        model=model,
+        dataset=dataset,
+        dataset_config=dataset_config,
+        dataset_train_split=dataset_train_split,
+        dataset_test_split=dataset_test_split,
+        trainer=trainer,
+        config=config,
+        min_retention=min_retention,
+        set_options=sets,
+        seed=seed,
+    )
+    terminate_like_ctrl_c()
+    with RowsView(err()) as view:
+        report = profile_rows(request, sample_rows=sample, watcher=view)
+    if out is None:
+        _print(report, output_format)
+    else:
+        _write(report, output_format, Path(out).expanduser())
+
+
+def _print(report: LengthReport, output_format: str) -> None:
+    if output_format == "table":
+        from autotune.cli.console import out
+        from autotune.cli.lengths_view import print_lengths
+
+        print_lengths(report, out())
+    else:
+        typer.echo(_text(report, output_format), nl=False)
+
+
+def _write(report: LengthReport, output_format: str, file: Path) -> None:
+    from autotune.core.errors import BadInput
+    from autotune.emit import write_whole
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, _text(report, output_format))
+    except OSError as error:
+        raise BadInput(f"{file} cannot be written: {error}") from error
+    typer.echo(f"written to {file}")
+
+
+def _text(report: LengthReport, output_format: str) -> str:
+    if output_format == "json":
+        return report.model_dump_json(indent=1) + "\n"
+    if output_format == "html":
+        from autotune.report.profile_page import render
+
+        return render(report)
+    from io import StringIO
+
+    from rich.console import Console
+
+    from autotune.cli.lengths_view import print_lengths
+
+    text = StringIO()
+    print_lengths(report, Console(file=text, width=100, highlight=False))
+    return text.getvalue()

@@ -1,0 +1,27 @@
+"""Prepared rows and a tiny model on disk, for tests that run real measuring processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.models import tiny_model
+
+#: Case BC01: 29 rows of a short word, and a last row that nobody sees in the first steps.
+LATE_LONG_ROW = (*[3] * 29, 1200)
+
+
+def write_rows(folder: Path, tokens: Sequence[int]) -> Path:
+    """Write rows of these lengths as the preparation leaves them; every token is trained."""
+    import datasets
+
+    ids = [[5 + (row + at) % 40 for at in range(count)] for row, count in enumerate(tokens)]
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict({"input_ids": ids, "labels": ids}).save_to_disk(str(folder))
+    return folder
+
+
+def write_job(folder: Path, tokens: Sequence[int]) -> tuple[str, str]:
+    """Write a tiny model and rows of these lengths; return their folders."""
+    model = tiny_model(folder / "model", max_position_embeddings=2048)
+    return str(model), str(write_rows(folder / "rows", tokens))

@@ -1,0 +1,110 @@
+"""What people see: tables that fit the terminal, words that are short, plain when asked."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from autotune.cli.answer import print_result, train_command
+from autotune.cli.live import LiveView, trials_table
+from autotune.cli.words import describe, pass_of, peak_of, speed_of
+from autotune.core.outcome import Outcome
+from tests.support.facts import GIB, MIB, candidate_of, trial_of
+from tests.support.results import cpu_result, gpu_result
+
+TRIALS = [
+    trial_of(0, candidate_of(), role="baseline"),
+    trial_of(1, candidate_of(packing="bfd_split", gradient_checkpointing="selective"), seconds=3.0),
+    trial_of(
+        2, candidate_of(padding_free=True), seconds=None, outcome=Outcome.OOM_DEVICE,
+        needed_bytes=12 * GIB, reason="the device ran out of memory",
+    ),
+    trial_of(3, candidate_of(), seconds=None, outcome=Outcome.INTERRUPTED),
+    trial_of(12, candidate_of(pad_to_multiple_of=64), role="confirmation", seconds=7000.0),
+]  # fmt: skip
+
+
+def drawn(thing: Any, width: int, **options: Any) -> list[str]:
+    file = io.StringIO()
+    Console(file=file, width=width, **options).print(thing)
+    return file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_the_table_fits_the_terminal_and_keeps_its_numbers(width: int) -> None:
+    lines = drawn(trials_table(TRIALS, width), width)
+    assert max(len(line) for line in lines) <= width
+    text = " ".join(lines)
+    for word in (
+        "outcome",
+        "peak",
+        "pass",
+        "oom_device",
+        "interrupted",
+        "> 12.00 GiB",
+        "100.0 MiB",
+    ):
+        assert word in text, lines
+    assert "…" not in text
+
+
+def test_a_table_without_trials_is_only_its_head() -> None:
+    assert len(drawn(trials_table([], 80), 80)) == 1
+
+
+def test_no_color_is_honoured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    coloured = drawn(trials_table(TRIALS, 80), 80, force_terminal=True, color_system="standard")
+    assert "\x1b[32m" in "".join(coloured)
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = drawn(trials_table(TRIALS, 80), 80, force_terminal=True, color_system="standard")
+    assert "\x1b[3" not in "".join(plain)
+
+
+def test_a_candidate_is_described_in_a_few_words() -> None:
+    plain = describe(candidate_of(per_device_train_batch_size=4, max_length=512), 2)
+    assert plain == "4x2 · len 512 · ckpt"
+    full = candidate_of(
+        padding_free=True, pad_to_multiple_of=8, gradient_checkpointing="none",
+        activation_offloading=True,
+    )  # fmt: skip
+    assert describe(full) == "batch 8 · len 1024 · padding-free · pad 8 · no ckpt · offload"
+
+
+def test_what_did_not_fit_shows_its_bound_and_no_speed() -> None:
+    out = TRIALS[2]
+    assert (peak_of(out), pass_of(out), speed_of(out)) == ("> 12.00 GiB", "-", "-")
+    assert peak_of(TRIALS[0]) == "100.0 MiB"
+    assert peak_of(trial_of(0, candidate_of(), peak_bytes=3 * MIB)) == "3.0 MiB"
+
+
+def test_without_a_terminal_every_probe_is_a_plain_line() -> None:
+    file = io.StringIO()
+    view = LiveView(Console(file=file, width=60, soft_wrap=True))
+    with view:
+        view.stage("preparing")
+        view.started(TRIALS[0].candidate, "baseline")
+        view.tick(1.0)
+        for trial in TRIALS:
+            view.finished(trial)
+    text = file.getvalue()
+    assert "\x1b" not in text
+    assert "preparing ..." in text
+    assert "oom_device" in text
+    assert "the device ran out of memory" in text
+    assert "your config" in text
+
+
+@pytest.mark.parametrize("result", [cpu_result(), gpu_result()], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("width", [60, 120])
+def test_the_answers_last_line_is_the_command_that_trains(result: Any, width: int) -> None:
+    file = io.StringIO()
+    print_result(result, Console(file=file, width=width, highlight=False))
+    lines = file.getvalue().rstrip().splitlines()
+    assert lines[-1] == train_command(result)
+    assert lines[-1].startswith("trl sft --config ")
+    assert ("--use_cpu true" in lines[-1]) == (result.device.kind == "cpu")
+    assert any(line.startswith("best: ") for line in lines)

@@ -1,0 +1,106 @@
+"""Which candidate wins, against what it is held, and what a ratio is worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.core.outcome import Outcome
+from autotune.study.choose import fitting, paired_ratio, ranking, reference
+from tests.support.facts import MIB, candidate_of, trial_of
+
+OWN = candidate_of()
+FASTER = candidate_of(gradient_checkpointing="none")
+SMALLER = candidate_of(per_device_train_batch_size=1)
+LONGER = candidate_of(max_length=2048)
+
+BASELINE = trial_of(0, OWN, role="baseline", seconds=10.0)
+OOM = trial_of(0, OWN, role="baseline", seconds=None, outcome=Outcome.OOM_DEVICE)
+
+
+def test_the_users_config_is_the_reference_when_it_fits() -> None:
+    assert BASELINE == reference([BASELINE, trial_of(1, FASTER, seconds=1.0)])
+
+
+def test_else_it_is_the_fitting_candidate_with_the_fewest_neutral_changes() -> None:
+    one = trial_of(3, SMALLER, seconds=20.0)
+    two = trial_of(2, SMALLER.with_knobs(gradient_checkpointing="none"), seconds=5.0)
+    data = trial_of(1, candidate_of(max_length=512), seconds=1.0, changes="data")
+    assert one == reference([OOM, data, two, one])
+    assert data == reference([OOM, data])
+
+
+def test_without_anything_that_fits_there_is_no_reference() -> None:
+    assert reference([OOM]) is None
+    assert reference([]) is None
+
+
+def test_a_baseline_that_crashed_is_no_reference() -> None:
+    crashed = trial_of(0, OWN, role="baseline", seconds=None, outcome=Outcome.CRASHED)
+    fits = trial_of(1, SMALLER)
+    assert fits == reference([crashed, fits])
+
+
+def test_a_baseline_that_was_disturbed_counts_by_its_second_probe() -> None:
+    disturbed = trial_of(0, OWN, role="baseline", seconds=None, outcome=Outcome.POLLUTED)
+    second = trial_of(1, OWN, role="baseline", seconds=9.0)
+    assert second == reference([disturbed, second, trial_of(2, FASTER, seconds=1.0)])
+
+
+def test_throughput_ranks_by_time_and_breaks_ties_by_memory() -> None:
+    slow = trial_of(1, SMALLER, seconds=20.0, peak_bytes=MIB)
+    lean = trial_of(2, FASTER, seconds=10.0, peak_bytes=50 * MIB)
+    ranked = ranking([BASELINE, slow, lean], "throughput")
+    assert [lean, BASELINE, slow] == ranked
+
+
+def test_memory_ranks_by_peak_and_length_by_length() -> None:
+    small = trial_of(1, SMALLER, seconds=50.0, peak_bytes=MIB)
+    long = trial_of(2, LONGER, seconds=99.0)
+    assert small == ranking([BASELINE, small, long], "memory")[0]
+    assert long == ranking([BASELINE, small, long], "length")[0]
+
+
+@pytest.mark.parametrize("outcome", [o for o in Outcome if o is not Outcome.FITS])
+def test_only_what_fits_is_ranked(outcome: Outcome) -> None:
+    assert [] == fitting([trial_of(1, FASTER, seconds=None, outcome=outcome)])
+
+
+def test_confirmations_are_not_ranked_but_a_failed_one_removes_its_candidate() -> None:
+    fast = trial_of(1, FASTER, seconds=1.0)
+    again = trial_of(2, FASTER, role="confirmation", seconds=0.1)
+    assert [fast, BASELINE] == ranking([BASELINE, fast, again], "throughput")
+    failed = trial_of(3, FASTER, role="confirmation", seconds=None, outcome=Outcome.OOM_DEVICE)
+    assert [BASELINE] == ranking([BASELINE, fast, again, failed], "throughput")
+    disturbed = trial_of(3, FASTER, role="confirmation", seconds=None, outcome=Outcome.POLLUTED)
+    assert fast == ranking([BASELINE, fast, disturbed], "throughput")[0]
+
+
+def test_a_ratio_is_the_median_of_pairs_inside_its_interval() -> None:
+    ratio = paired_ratio([2.0, 2.2, 2.1], [1.0, 1.0, 1.0], "k")
+    assert ratio.value == pytest.approx(2.1)
+    assert ratio.low < 2.1 < ratio.high
+    assert ratio.pairs == 3
+
+
+def test_what_slows_both_members_of_a_pair_does_not_widen_the_interval() -> None:
+    ratio = paired_ratio([2.0, 20.0, 4.0], [1.0, 10.0, 2.0], "k")
+    assert ratio.low == pytest.approx(2.0)
+    assert ratio.high == pytest.approx(2.0)
+
+
+def test_one_pair_proves_nothing() -> None:
+    ratio = paired_ratio([2.0], [1.0], "k")
+    assert ratio.low == 0.0
+    assert ratio.high > 1e100
+    assert np.isfinite(ratio.high), "it must survive JSON"
+
+
+def test_the_interval_holds_the_truth_nineteen_times_in_twenty() -> None:
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(400):
+        noise = np.exp(rng.normal(0.0, 0.05, size=(2, 3)))
+        ratio = paired_ratio(list(1.3 * noise[0]), list(noise[1]), "k")
+        held += ratio.low <= 1.3 <= ratio.high
+    assert 0.92 <= held / 400 <= 0.98

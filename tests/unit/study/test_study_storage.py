@@ -1,0 +1,238 @@
+"""The search on disk: nothing finished is lost, nothing running is touched, nothing is mixed up."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from optuna.exceptions import UpdateFinishedTrialError
+
+from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
+from autotune.study.storage import IN_MEMORY, STUDY_NAME, Store, is_held
+from tests.support.facts import candidate_of, trial_of
+
+CHOICES: dict[str, Any] = {"batch": (1, 2), "packing": ("none", "bfd")}
+PARAMS = {"batch": 2, "packing": "bfd"}
+RECORD = trial_of(3, candidate_of())
+
+
+def open_store(folder: Path, storage: str | None = IN_MEMORY, **choices: Any) -> Store:
+    return Store(folder, storage, choices or {"space": "x"})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a database in a file; making one costs a third of a second."""
+    folder = tmp_path_factory.mktemp("study")
+    store = open_store(folder, None)
+    store.finish(store.begin(PARAMS, CHOICES, "k"), RECORD, 10.0, -0.5)
+    store.close()
+    return folder
+
+
+@pytest.fixture
+def study(made: Path) -> Iterator[Store]:
+    store = open_store(made, None)
+    yield store
+    store.close()
+
+
+def trials(store: Store) -> list[Any]:
+    return list(store._study.get_trials(deepcopy=False))
+
+
+def test_a_resumed_search_finds_its_records(study: Store) -> None:
+    assert study.records() == [RECORD]
+    assert trials(study)[0].values == [10.0]
+
+
+def test_records_are_files_that_outlive_the_database(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    for number in (0, 2, 10):
+        store.finish(None, RECORD.model_copy(update={"number": number}), None, None)
+    names = [p.name for p in sorted((tmp_path / "trials").iterdir())]
+    assert names == ["0000.json", "0002.json", "0010.json"]
+    assert [r.number for r in store.records()] == [0, 2, 10]
+
+
+def test_another_space_or_job_is_refused_and_the_folder_is_free_again(made: Path) -> None:
+    with pytest.raises(BadInput, match="another space or job") as caught:
+        open_store(made, None, space="y")
+    assert caught.value.exit_code == 2
+    assert not is_held(made)
+
+
+def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    held = open_store(tmp_path)
+    assert is_held(tmp_path)
+    code = (
+        "import sys; from pathlib import Path; from autotune.study.storage import is_held;"
+        "print(is_held(Path(sys.argv[1])))"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert other.stdout.strip() == "True"
+    with pytest.raises(BadInput, match="another autotune"):
+        open_store(tmp_path)
+    held.close()
+    open_store(tmp_path).close()
+
+
+def test_a_measurement_is_on_disk_before_the_database_hears_of_it(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    trial = store.begin(PARAMS, CHOICES, "k")
+    store.abandon(trial)
+    with pytest.raises(UpdateFinishedTrialError):
+        store.finish(trial, RECORD, 10.0, 0.0)
+    assert store.records() == [RECORD]
+
+
+def test_a_trial_keeps_its_own_parameters_when_another_was_left_waiting(tmp_path: Path) -> None:
+    # A process that died between queuing a trial and taking it up leaves it waiting.
+    store = open_store(tmp_path)
+    store._study.enqueue_trial({"batch": 1, "packing": "none"}, user_attrs={"key": "stale"})
+    trial = store.begin(PARAMS, CHOICES, "k")
+    assert trial.params == PARAMS
+    assert trial.user_attrs["key"] == "k"
+    assert [t.state.name for t in trials(store)] == ["FAIL", "RUNNING"]
+
+
+def test_memory_that_is_missing_is_a_constraint_and_a_crash_is_a_failure(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.finish(store.begin(PARAMS, CHOICES, "a"), RECORD, 10.0, 0.25)
+    store.finish(store.begin(PARAMS, CHOICES, "b"), RECORD, None, None)
+    store.abandon(store.begin(PARAMS, CHOICES, "c"))
+    told = trials(store)
+    assert [t.state.name for t in told] == ["COMPLETE", "FAIL", "FAIL"]
+    assert told[0].constraints == {"memory": 0.25}
+    assert told[2].user_attrs["outcome"] == "interrupted"
+
+
+def owner(pid: int, started: float, host: str | None = None) -> dict[str, Any]:
+    return {"host": host or os.uname().nodename, "pid": pid, "started": started}
+
+
+def leave_running(store: Store, who: dict[str, Any], **attributes: Any) -> None:
+    trial = store.begin(PARAMS, CHOICES, attributes.pop("key", "k"))
+    trial.set_user_attr("owner", who)
+    for name, value in attributes.items():
+        trial.set_user_attr(name, value)
+
+
+def dead_process() -> dict[str, Any]:
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    started = psutil.Process(child.pid).create_time()
+    child.wait()
+    return owner(child.pid, started)
+
+
+def test_a_trial_of_a_dead_process_is_failed_and_queued_again_once(tmp_path: Path) -> None:
+    # BC24
+    store = open_store(tmp_path)
+    leave_running(store, dead_process())
+    assert store.reap() == [PARAMS]
+    assert trials(store)[0].state.name == "FAIL"
+    assert trials(store)[0].user_attrs["outcome"] == "interrupted"
+    again = store.begin(PARAMS, CHOICES, "k")
+    again.set_user_attr("owner", dead_process())
+    assert store.reap() == [], "a candidate that ends its process twice is not tried again"
+    assert store.given_up == {"k"}
+
+
+def test_a_trial_of_this_process_id_is_left_over_from_another_life(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    leave_running(store, owner(os.getpid(), 0.0))
+    assert store.reap() == [PARAMS]
+
+
+def test_a_trial_of_a_live_process_is_not_touched(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    parent = psutil.Process(os.getppid())
+    leave_running(store, owner(parent.pid, parent.create_time()))
+    assert store.reap() == []
+    assert trials(store)[0].state.name == "RUNNING"
+
+
+def test_a_live_process_of_the_same_number_but_another_age_is_not_the_owner(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    leave_running(store, owner(os.getppid(), psutil.Process(os.getppid()).create_time() - 500.0))
+    assert store.reap() == [PARAMS]
+
+
+def test_a_trial_of_another_machine_is_its_own_business(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    leave_running(store, owner(1, 0.0, host="elsewhere"))
+    assert store.reap() == []
+
+
+def test_a_locked_database_is_said_clearly(made: Path, tmp_path: Path) -> None:
+    store = open_store(tmp_path, f"sqlite:///{made / 'study.db'}?timeout=0.01")
+    trial = store.begin(PARAMS, CHOICES, "k")
+    with sqlite3.connect(made / "study.db") as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(ToolFailure, match="locked") as caught:
+            store.finish(trial, RECORD, 10.0, 0.0)
+        other.rollback()
+    assert store.records() == [RECORD], "the measurement itself is safe"
+    assert "--resume" in str(caught.value)
+
+
+def test_an_interruption_is_not_hidden_by_a_database_that_cannot_note_it(
+    made: Path, tmp_path: Path
+) -> None:
+    store = open_store(tmp_path, f"sqlite:///{made / 'study.db'}?timeout=0.01")
+    trial = store.begin(PARAMS, CHOICES, "k")
+    with sqlite3.connect(made / "study.db") as other:
+        other.execute("BEGIN EXCLUSIVE")
+        store.abandon(trial)
+        other.rollback()
+
+
+def test_a_read_only_database_is_said_clearly(made: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///file:{made / 'study.db'}?mode=ro&uri=true"
+    with pytest.raises(ToolFailure, match="readonly") as caught:
+        open_store(tmp_path, url)
+    assert "trials folder" in str(caught.value)
+
+
+def test_a_database_that_is_none_is_said_clearly(tmp_path: Path) -> None:
+    (tmp_path / "study.db").write_bytes(b"not a database at all, not even nearly" * 40)
+    with pytest.raises(ToolFailure, match="not a database"):
+        open_store(tmp_path, None)
+
+
+@pytest.mark.parametrize("url", ["study.db", "redis://x", "://"])
+def test_a_storage_that_is_no_database_url_is_bad_input(url: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="--storage"):
+        open_store(tmp_path, url)
+
+
+def test_a_database_without_its_driver_is_the_environments_fault(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentUnable, match="mysql"):
+        open_store(tmp_path, "mysql://user@nowhere/db")
+
+
+def test_the_choices_are_frozen_in_the_database(made: Path) -> None:
+    with sqlite3.connect(made / "study.db") as database:
+        (text,) = database.execute(
+            "SELECT value_json FROM study_user_attributes WHERE key = 'choices'"
+        ).fetchone()
+    assert json.loads(json.loads(text)) == {"space": "x"}
+    assert STUDY_NAME == "autotune"
+
+
+def test_a_damaged_record_names_its_file(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.finish(None, RECORD, None, None)
+    (tmp_path / "trials" / "0003.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"0003\.json"):
+        store.records()
