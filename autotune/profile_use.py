@@ -26,7 +26,7 @@ from autotune.core.length_report import LengthReport
 from autotune.core.lengths import Lengths
 from autotune.intake.job import Origin, build_job, cache_dir
 from autotune.intake.request import Request
-from autotune.probe.launch import ColdLauncher
+from autotune.probe.launch import open_launcher
 from autotune.probe.progress import and_progress
 from autotune.probe.protocol import Prepared, PrepareSpec
 from autotune.probe.runner import Runner
@@ -135,9 +135,11 @@ def _prepare(
         sample_rows=sample_rows,
         train_only=True,
     )
-    watch.stage("preparing your rows with TRL's own preparation (imports torch and trl)")
-    tick = and_progress(home / "prepared", watch.tick, watch.progress)
-    with Runner(ColdLauncher(job.env), home) as runner:
+    watch.stage("starting the measuring process (imports torch, transformers and trl)")
+    launcher, _ = open_launcher(home, job.env, watch.tick)
+    with Runner(launcher, home) as runner:
+        watch.stage("preparing your rows with TRL's own preparation")
+        tick = and_progress(home / "prepared", watch.tick, watch.progress)
         return runner.prepare(spec, deadline_s=_DEADLINE_S, tick=tick)
 
 

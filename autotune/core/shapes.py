@@ -162,9 +162,8 @@ def _useful(lengths: Lengths, max_length: int | None) -> IntArray:
         return lengths.useful(max_length)
     if max_length is None:
         return lengths.chosen + lengths.rejected
-    both: IntArray = np.minimum(lengths.chosen, max_length)
-    both = both + np.minimum(lengths.rejected, max_length)
-    return both
+    chosen: IntArray = np.minimum(lengths.chosen, max_length)
+    return chosen + np.minimum(lengths.rejected, max_length)
 
 
 def _round_up(width: IntArray, multiple: int | None) -> IntArray:

@@ -54,6 +54,7 @@ def prepare_job(
         return prepare(source, out_dir=out_dir, **given), None
     because = _TABS if is_tabbed(source) else None
     strategy = options.get("eval_strategy")
+    strategy = getattr(strategy, "value", strategy)  # TRL's parser makes an enum of it
     if strategy in (None, "no", False):
         profile = prepare(source, out_dir=out_dir, write_because=because, **given)
         _check_stream(profile, options)
@@ -99,7 +100,8 @@ def _test_rows(
         raise BadInput(
             f"eval_strategy is {strategy!r}, and the rows to evaluate on cannot be used: "
             f"{error.message}",
-            error.hint,
+            "Name them with --dataset-test-split, hold some out of a file's rows with "
+            "--set test_split_size=0.1, or switch evaluation off.",
         ) from error
 
 

@@ -159,6 +159,7 @@ RULES: tuple[Rule, ...] = (
 
 #: Rules the user's own config is not held to: it is measured as it is.
 _FOR_CANDIDATES_ONLY = (
+    batch_within_the_rows,
     enough_is_kept,
     effective_batch_held,
     change_is_allowed,

@@ -53,7 +53,7 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
     choices = {
         n: _choices(n, d, facts, own, packs) for n, d in dimensions.items() if n not in pinned
     }
-    fixed = {n: v for n, v in own.knobs.items() if n not in choices}
+    fixed = {n: _possible(n, v, facts) for n, v in own.knobs.items() if n not in choices}
     seen: dict[str, Candidate] = {}
     against: dict[str, Counter[str]] = {}
     merged = 0
@@ -91,6 +91,14 @@ def _choices(
         return _batches(facts, own)
     known = knob(name).choices
     return known if known is not None else (own.get(name),)
+
+
+def _possible(name: str, value: Value, facts: Facts) -> Value:
+    """Return the user's choice of a knob that is not searched, or its first where this machine
+    cannot do it: the user's own config still reports that."""
+    lacks = knob(name).needs == "an accelerator" and facts.device.kind == "cpu"
+    known = knob(name).choices
+    return known[0] if lacks and known else value
 
 
 def _packed_lengths(facts: Facts, explicit: int | None) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any
 from autotune.core.about import __version__
 from autotune.core.errors import EnvironmentUnable, NothingFits
 from autotune.core.job import Budget, Job
+from autotune.core.measurement import ProbeReport
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
@@ -130,6 +131,13 @@ def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
         ending = baseline.report.ending
         verb = "does not fit" if ending.outcome.is_memory else "does not train"
         found.append(f"Your own config {verb}: {ending.reason} (phase {ending.phase.value}).")
+    facts = run.facts
+    length = facts.option("max_length")
+    if facts.option("padding_free") and not facts.option("packing") and length is not None:
+        found.append(
+            f"TRL refuses padding_free without packing while max_length ({length}) is set: your "
+            "config was measured on rows cut to it beforehand, which is how it can be trained."
+        )
     if run.prepared.device.kind == "cpu":
         found.append("Measured on a CPU: not a recommendation for a GPU.")
     if run.facts.job.weights == "random":
@@ -176,15 +184,21 @@ def require_fit(result: Result) -> None:
     )
 
 
+def _more(report: ProbeReport) -> str | None:
+    """Return the last words of a probe and where all of them are; None when there are none."""
+    tail = " / ".join(report.ending.detail.strip().splitlines()[-2:])
+    log = "" if report.log_file is None else f" The whole log is {report.log_file}."
+    return f"{tail}{log}".strip() or None
+
+
 def _not_measured(result: Result) -> EnvironmentUnable:
     """Say why nothing could be measured when memory was not the reason."""
     if not result.trials:
         return EnvironmentUnable("nothing was probed.", "Raise --trials or --timeout.")
     report = result.trials[-1].report
-    tail = " / ".join(report.ending.detail.strip().splitlines()[-2:])
     return EnvironmentUnable(
         f"no candidate could be measured: {report.ending.reason}.",
-        f"{tail} The whole log is {report.log_file}.".strip(),
+        _more(report),
     )
 
 

@@ -16,11 +16,12 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import EnvironmentUnable
 from autotune.core.job import Budget, Objective
 from autotune.core.measurement import ProbeReport
-from autotune.core.outcome import Ending, Outcome
+from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.result import Ratio, TrialRecord
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
+from autotune.knobs.rules import Verdict, judge
 from autotune.knobs.translate import canonical, settings
 from autotune.probe.classify import spilled_by_time, starved
 from autotune.probe.protocol import ProbeSpec
@@ -188,7 +189,12 @@ class Search:
             stored = self.store.begin(params, self.space.choices, candidate.key)
         self.observer.started(candidate, role)
         try:
-            report = self._not_spilled(self._measure(spec, f"{number:04d}"))
+            refused = judge(candidate, self.facts, own=role != "search")
+            report = (
+                self._not_spilled(self._measure(spec, f"{number:04d}"))
+                if refused.valid
+                else _refused(refused)
+            )
         except BaseException:
             self.store.abandon(stored)
             raise
@@ -368,6 +374,12 @@ def _decided(turns: list[TrialRecord]) -> bool:
         return False
     ratio = paired_ratio([p[0] for p in pairs], [p[1] for p in pairs], "")
     return ratio.low > 1.0 or ratio.high < 1.0
+
+
+def _refused(verdict: Verdict) -> ProbeReport:
+    """Return what is known of a config a rule is against; no probe is spent on it."""
+    ending = Ending(outcome=Outcome.INVALID, phase=Phase.LOAD, reason=verdict.reason)
+    return ProbeReport(ending=ending)
 
 
 def _seconds(trial: TrialRecord) -> float:

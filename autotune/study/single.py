@@ -85,7 +85,7 @@ def reference_form(own: Candidate, facts: Facts) -> Candidate | None:
     names = {knob.name for knob in knobs_of(facts.job.trainer)}
     known = {name: value for name, value in _REFERENCE.items() if name in names}
     form = canonical(own.with_knobs(**known), facts)  # type: ignore[arg-type]
-    return None if form.key == own.key or not judge(form, facts).valid else form
+    return None if form.key == own.key or not judge(form, facts, own=True).valid else form
 
 
 def alone(result: Result, speedup: Ratio | None) -> Result:

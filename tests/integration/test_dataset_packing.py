@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,39 @@ def test_micro_batches_have_the_shapes_trls_collator_makes(
     shapes = [tuple(batch["input_ids"].shape) for batch in batches]
     assert shapes == list(zip(mine.tensor_rows.tolist(), mine.width.tolist(), strict=True))
     assert [int(b["input_ids"].numel()) for b in batches] == mine.padded_tokens.tolist()
+    assert [int((b["input_ids"] != 0).sum()) for b in batches] == mine.useful_tokens.tolist()
+
+
+@pytest.mark.parametrize("max_length", [None, 100])
+@pytest.mark.parametrize("multiple", [None, 8])
+def test_preference_batches_have_the_shapes_trls_collators_make(
+    max_length: int | None, multiple: int | None
+) -> None:
+    from trl.trainer.dpo_trainer import DataCollatorForPreference
+
+    rng = np.random.default_rng(5)
+    chosen, rejected = (rng.integers(2, 150, 50).astype(np.int64) for _ in range(2))
+    collate = DataCollatorForPreference(
+        pad_token_id=0, max_length=max_length, pad_to_multiple_of=multiple
+    )
+    sampled = np.random.default_rng(3).permutation(50)
+    rows = [
+        {"prompt_ids": [1], "chosen_ids": [1] * (c - 1), "rejected_ids": [1] * (r - 1)}
+        for c, r in zip(chosen.tolist(), rejected.tolist(), strict=True)
+    ]
+    batches = [collate([rows[i] for i in sampled[at : at + 4]]) for at in range(0, 50, 4)]
+    longer = np.maximum(chosen, rejected)
+    mine = shapes_of_pass(
+        dataclasses.replace(plain(*longer.tolist()), chosen=chosen, rejected=rejected),
+        batch=4,
+        max_length=max_length,
+        packing="none",
+        padding_free=False,
+        pad_to_multiple_of=multiple,
+        seed=3,
+    )
+    shapes = [tuple(batch["input_ids"].shape) for batch in batches]
+    assert shapes == list(zip(mine.tensor_rows.tolist(), mine.width.tolist(), strict=True))
     assert [int((b["input_ids"] != 0).sum()) for b in batches] == mine.useful_tokens.tolist()
 
 

@@ -60,12 +60,12 @@ def worst_batches(facts: RowFacts, batch: int) -> list[BatchFacts]:
 
     Args:
         facts: the prepared rows.
-        batch: rows per micro-batch; rows repeat when there are fewer.
+        batch: rows per micro-batch, at most as many as there are.
     """
     sets: list[list[int]] = []
     for key in (facts.tokens, facts.labels):
         order = np.lexsort((np.arange(key.size), -facts.tokens, -key))
-        chosen = [int(i) for i in np.resize(order[:batch], batch)]
+        chosen = [int(i) for i in order[:batch]]
         if sorted(chosen) not in [sorted(s) for s in sets]:
             sets.append(chosen)
     return [batch_of(facts, s) for s in _not_dominated(facts, sets)]

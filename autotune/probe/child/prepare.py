@@ -6,12 +6,14 @@ Everything a later probe needs is written below the run's folder, so that probes
 from __future__ import annotations
 
 import dataclasses
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from autotune.core.environment import Device
-from autotune.core.errors import BadInput, nearest
+from autotune.core.errors import BadInput, EnvironmentUnable, nearest
 from autotune.core.job import Job
+from autotune.knobs.needs import missing_package
 from autotune.knobs.versions import canonical_options
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.progress import ProgressFile
@@ -120,7 +122,23 @@ def _resolve_options(job: Job, device: Device, notices: list[str]) -> dict[str, 
     for name in on_cpu:
         if name not in options:
             parsed.pop(name)
+    _check_packages(parsed)
     return parsed
+
+
+def _check_packages(options: dict[str, Any]) -> None:
+    """Stop before the first probe when an option needs a package that is not there.
+
+    Raises:
+        EnvironmentUnable: names the option, the package and how to install it.
+    """
+    missing = missing_package(options, lambda module: find_spec(module) is not None)
+    if missing is not None:
+        need, option = missing
+        raise EnvironmentUnable(
+            f"{option} needs the package {need.package}, which is not installed.",
+            f"Install it with: pip install 'autotune[{need.package}]'",
+        )
 
 
 def _model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[ModelFacts, Any]:

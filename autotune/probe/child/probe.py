@@ -133,9 +133,11 @@ class Probe:
 
     def _schedule(self, trainer: Any, meter: Meter, cap: Cap, sync: Callable[[], None]) -> Schedule:
         spec, accumulation = self.spec, self.accumulation
-        batch = int(trainer.args.per_device_train_batch_size)
         packing = bool(spec.options.get("packing", False))
         facts = facts_of(trainer.train_dataset, padding_free=bool(trainer.padding_free))
+        batch = min(int(trainer.args.per_device_train_batch_size), facts.tokens.size)
+        # With fewer rows than a batch holds, TRL trains on what there is.
+        trainer.args.per_device_train_batch_size = trainer._train_batch_size = batch
         worst = worst_batches(facts, batch)
         memory = [b for b in worst for _ in range(_MEMORY_UPDATES * accumulation)]
         stages = [Stage("memory", tuple(memory), meter.reset, lambda: self._memory_done(cap))]
