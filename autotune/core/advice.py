@@ -67,7 +67,7 @@ def sensible_lengths(
     """
     wanted = set(lengths.max_length_choices(positions, min_retention_ratio, None))
     wanted |= {n for n in (setting.value, _within(setting.default, positions)) if n is not None}
-    top = max(max(wanted), lengths.longest)
+    top = max(*wanted, lengths.longest)
     powers = [2**i for i in range(_SHORTEST.bit_length() - 1, top.bit_length())]
     limit = top if positions is None else min(top, positions)
     powers = [p for p in powers if p <= limit and lengths.retention_ratio(p) >= _LEAST_LISTED]
@@ -217,7 +217,8 @@ def _implied(lengths: Lengths, setting: Setting, trainer: Trainer) -> str:
     text += f"{_lost(now.tokens_kept_ratio)} of the tokens"
     text += f" ({_lost(now.label_tokens_kept_ratio)} of the label tokens)"
     if trainer is not Trainer.REWARD and now.rows_dropped:
-        text += f"; TRL leaves out {_n(now.rows_dropped)} rows of which nothing would be trained on"
+        rows = "row" if now.rows_dropped == 1 else "rows"
+        text += f"; TRL leaves out {_n(now.rows_dropped)} {rows} of which nothing would be trained"
     return text + "."
 
 

@@ -66,6 +66,8 @@ class Measurement(Frozen):
         load_seconds: from the start of the child to the first step.
         steps_seconds: wall time of all micro-steps and optimizer updates, of every phase.
         cap_bytes: the enforced cap; None when the probe ran without.
+        documents_mix: whether documents flattened into one row see each other; None where rows
+            are not flattened.
         speed_rows_repeated: whether packed rows had to be used more than once to fill the timing.
     """
 
@@ -85,6 +87,7 @@ class Measurement(Frozen):
     steps_seconds: float = 0.0
     cap_bytes: int | None = None
     speed_rows_repeated: bool = False
+    documents_mix: bool | None = None
 
 
 class ProbeReport(Frozen):

@@ -166,6 +166,24 @@ def starved(crashed: ProbeReport, uncapped: ProbeReport, cap_bytes: int) -> Prob
     return crashed.model_copy(update={"ending": ending, "needed_bytes": max(peak, cap_bytes)})
 
 
+def mixing_refused(report: ProbeReport) -> ProbeReport:
+    """Return a report as invalid when flattened documents were seen to attend to each other.
+
+    Args:
+        report: a probe of a job that does not allow documents to mix.
+    """
+    measured = report.measurement
+    if measured is None or not measured.documents_mix:
+        return report
+    attention = measured.effective.get("attn_implementation")
+    reason = (
+        f"documents in one row see each other (this model with attention {attention}): changing "
+        "one changes what is predicted in the next (--allow mixing accepts that)"
+    )
+    ending = Ending(outcome=Outcome.INVALID, phase=Phase.LOAD, reason=reason)
+    return report.model_copy(update={"ending": ending})
+
+
 def _phase(seen: Observed) -> Phase:
     return seen.failure.phase if seen.failure else Phase.STEADY if seen.measurement else Phase.LOAD
 

@@ -201,6 +201,7 @@ class Runner:
         try:
             code, timed_out, rss = self._wait(process, start, deadline_s, tick)
             wall = time.monotonic() - start
+            _signal_group(process.pid, signal.SIGKILL)  # what it left behind
         except BaseException:
             end_tree(process)
             raise

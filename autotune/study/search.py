@@ -23,7 +23,7 @@ from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules import Verdict, judge
 from autotune.knobs.translate import canonical, settings
-from autotune.probe.classify import spilled_by_time, starved
+from autotune.probe.classify import mixing_refused, spilled_by_time, starved
 from autotune.probe.protocol import ProbeSpec
 from autotune.probe.runner import Prober
 from autotune.spaces.enumerate import Enumerated
@@ -191,7 +191,7 @@ class Search:
         try:
             refused = judge(candidate, self.facts, own=role != "search")
             report = (
-                self._not_spilled(self._measure(spec, f"{number:04d}"))
+                self._judged(self._measure(spec, f"{number:04d}"))
                 if refused.valid
                 else _refused(refused)
             )
@@ -200,13 +200,15 @@ class Search:
             raise
         measured = report.measurement
         fits = report.ending.outcome is Outcome.FITS and measured is not None
+        mixes = candidate.get("packing") == "wrapped" or bool(measured and measured.documents_mix)
         record = TrialRecord(
             number=number,
             candidate=candidate,
             options=translated.options,
             env=translated.env,
             pretruncate_tokens=translated.pretruncate_tokens,
-            changes=change_class(candidate, self.facts),
+            changes="mixing" if mixes else change_class(candidate, self.facts),
+            note="documents in one row see each other" if mixes else "",
             role=role,  # type: ignore[arg-type]
             report=report,
             estimate=(
@@ -235,6 +237,12 @@ class Search:
         free = spec.model_copy(update={"cap_bytes": room, "memory_only": True})
         second = probe(free, f"{name}-uncapped")
         return starved(report, second, spec.cap_bytes)
+
+    def _judged(self, report: ProbeReport) -> ProbeReport:
+        """Return the report in the light of the other trials and of what the job allows."""
+        if "mixing" not in self.facts.job.allow:
+            report = mixing_refused(report)
+        return self._not_spilled(report)
 
     def _not_spilled(self, report: ProbeReport) -> ProbeReport:
         """Return the report, as `spilled` when its times say that a driver paged to the host."""

@@ -1,7 +1,8 @@
 """What a launcher promises: whatever a process does, it ends, all of it, and its end is told.
 
 Misdeeds are brought in as Python itself allows: a ``sitecustomize`` module on the processes' path
-that acts when the request file is opened, by the name of the request's folder.
+that acts by the name of the request's folder: in a forked process when it opens the request, in a
+fresh one just before it imports torch, which takes seconds.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ def act(folder):
 
 
 def hook(event, arguments):
-    if event == "open" and str(arguments[0]).endswith("request.json") and arguments[1] != "w":
+    fresh = "--once" in sys.orig_argv
+    if fresh and event == "import" and arguments[0] == "torch":
+        act(os.path.dirname(sys.orig_argv[-1]))
+    elif not fresh and event == "open" and str(arguments[0]).endswith("request.json"):
         act(os.path.dirname(str(arguments[0])))
 
 

@@ -186,6 +186,16 @@ def test_nothing_is_tokenised_twice(run: Prepare, tmp_path: Path) -> None:
     assert rows_of(first)["input_ids"] == rows_of(again)["input_ids"]
 
 
+def test_a_layout_recognised_from_a_sample_is_said_in_the_profile(run: Prepare) -> None:
+    # a list of objects whose keys change is a column of free JSON, which is looked into row by row
+    rows = [{"messages": [USER, BOT]}] * 20 + [{"messages": [{**USER, "name": "x"}, BOT]}] * 20
+    assert "sampled-recognition" not in codes(run(rows))
+    profile = run(rows, scanned_rows=10)
+    (notice,) = [n for n in profile.notices if n.code == "sampled-recognition"]
+    assert "from 10 of 40 rows, 5 spread evenly and the last 5" in notice.message
+    assert (40, 40) == (profile.rows_given, profile.rows_used)
+
+
 def test_other_rows_tokenizers_and_options_are_other_tokens(run: Prepare, tmp_path: Path) -> None:
     rows = [{"text": "one", "body": "two"}]
     prints = [

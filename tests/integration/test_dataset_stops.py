@@ -16,6 +16,7 @@ import datasets
 import pytest
 
 from autotune.core.length_report import LengthReport
+from tests.support.cli import DATA
 from tests.support.tiny_tokenizer import tiny_config, write_tokenizer
 from tests.support.warm import Said, Shared, command_of, shared_server
 
@@ -228,6 +229,32 @@ def test_files_separated_by_tabs_and_compressed_ones_are_profiled(
         said = command("profile", "--model", "whole", "--dataset", name, "--format", "json")
         assert 0 == said.code, said.err
         assert 2 == LengthReport.model_validate_json(said.out).profile.rows_used
+
+
+@pytest.mark.parametrize(
+    ("name", "trainer", "rows"),
+    [
+        ("alpaca_en_demo.json", "sft", 999),
+        ("glaive_toolcall_en_demo.json", "sft", 300),
+        ("c4_demo.jsonl", "sft", 300),
+        ("kto_en_demo.json", "kto", 300),
+        ("dpo_en_demo.json", "dpo", 300),
+        ("dpo_en_demo.json", "reward", 300),
+    ],
+)
+def test_every_shared_file_is_profiled_for_its_trainer(
+    command: Command, name: str, trainer: str, rows: int
+) -> None:
+    if not (DATA / name).is_file():
+        pytest.skip(f"{DATA / name} is not there: the trial data is not part of the project")
+    common = ("profile", "--dataset", str(DATA / name), "--trainer", trainer)
+    said = command(*common, "--format", "json")
+    assert 0 == said.code, said.err
+    report = LengthReport.model_validate_json(said.out)
+    assert rows == report.profile.rows_used
+    assert report.advice.max_length in [row.max_length for row in report.lengths]
+    assert "No model was named" in report.notices[0]
+    assert all(0 <= row.label_tokens_kept_ratio <= 1 for row in report.lengths)
 
 
 def test_the_page_and_the_table_are_written_where_asked(command: Command, home: Path) -> None:

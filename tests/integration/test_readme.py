@@ -74,6 +74,10 @@ def block(marks: str, language: str, text: str) -> Block:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("readme")
     tiny_model(made / "my-model")
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(made / "my-model")
+    AutoModelForCausalLM.from_config(config).save_pretrained(made / "my-model")
     rows = [json.dumps({"text": "word " * n}) for n in range(4, 68)]
     (made / "my-rows.jsonl").write_text("\n".join(rows), encoding="utf-8")
     return made

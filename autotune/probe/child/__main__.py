@@ -13,7 +13,7 @@ from pathlib import Path
 
 from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
 from autotune.core.outcome import Phase
-from autotune.probe.child.lifeline import die_with_parent, watch
+from autotune.probe.child.lifeline import adopt_orphans, watch
 from autotune.probe.protocol import (
     REPLY_FILE,
     Failure,
@@ -35,7 +35,8 @@ def main(arguments: list[str]) -> int:
     mode, lifeline = arguments[0], int(arguments[1])
     if mode == "--serve":
         return serve(lifeline, work)
-    die_with_parent()
+    # No parent-death signal here: it would end this process before `watch` can end its group.
+    adopt_orphans()
     watch(lifeline)
     import_libraries()  # before memory is measured, as in a warm child
     return work(Path(arguments[2]))

@@ -17,6 +17,7 @@ from autotune.core.memory import Peaks
 from autotune.core.outcome import Phase
 from autotune.knobs.isolation import OVERRIDES
 from autotune.probe.child.batches import BatchFacts, timed_batches, worst_batches
+from autotune.probe.child.leak import documents_mix
 from autotune.probe.child.rows import facts_of, take_rows
 from autotune.probe.child.steps import Schedule, Stage, instrumented, update_callback
 from autotune.probe.meters.base import Cap, Meter
@@ -49,6 +50,7 @@ class Probe:
         self._effective: dict[str, Any] = {}
         self._parameters: dict[str, Any] = {}
         self._repeated = False
+        self._documents_mix: bool | None = None
         self._started = time.perf_counter()
 
     @property
@@ -82,6 +84,9 @@ class Probe:
         if spec.cap_bytes is not None:
             cap.enforce(spec.cap_bytes)
         trainer, holder = self._build()
+        if trainer.padding_free:
+            packed = bool(spec.options.get("packing", False))
+            self._documents_mix = documents_mix(trainer, packed=packed)
         self._load_peaks = self.meter.read()
         self.schedule = self._schedule(trainer, self.meter, cap, sync)
         holder[:] = [self.schedule, trainer]
@@ -204,6 +209,7 @@ class Probe:
             steps_seconds=sum(s.seconds for s in clock.steps) + sum(clock.optimizer_seconds),
             cap_bytes=self.spec.cap_bytes,
             speed_rows_repeated=self._repeated,
+            documents_mix=self._documents_mix,
         )
 
 

@@ -96,7 +96,7 @@ def test_nothing_longer_than_the_model_takes_is_advised() -> None:
 def test_rows_a_cut_leaves_nothing_of_are_counted() -> None:
     lengths = completions((1200, 100), (10, 100), (10, 100))
     found = advice(lengths)
-    assert "TRL leaves out 1 rows of which nothing would be trained on" in found.sentences[0]
+    assert "TRL leaves out 1 row of which nothing would be trained." in found.sentences[0]
     at = length_at(lengths, 1024, Trainer.SFT)
     assert (1, 1) == (at.rows_cut, at.rows_dropped)
     assert 220 / (1300 + 220) == at.tokens_kept_ratio

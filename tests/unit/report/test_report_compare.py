@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from autotune.core.candidate import Candidate
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.result import Result
-from autotune.report import compare, parse_thresholds, render_comparison
+from autotune.report import Comparison, compare, parse_thresholds, render_comparison
+from autotune.report.comparison_json import render as render_json
+from autotune.report.comparison_text import render as render_text
 from tests.golden.check import assert_golden
 from tests.support.results import cpu_result, gpu_result, nothing_fits_result, with_best
 
@@ -161,6 +164,63 @@ def test_a_comparison_as_markdown_equals_its_golden_file() -> None:
     texts = parse_thresholds(["peak_memory:+3%", "throughput:-5%", "step_time:+0.1s"])
     made = compare(gpu_result(), changed(peak=1.05, speed=0.97), texts)
     assert_golden("report/comparison.md", render_comparison(made))
+
+
+@pytest.mark.parametrize(
+    ("file", "render"), [("comparison.txt", render_text), ("comparison.json", render_json)]
+)
+def test_a_comparison_for_terminals_and_scripts_equals_its_golden_file(
+    file: str, render: Callable[[Comparison], str]
+) -> None:
+    texts = parse_thresholds(["peak_memory:+3%", "throughput:-5%", "step_time:+0.1s"])
+    made = compare(gpu_result(), changed(peak=1.05, speed=0.97), texts)
+    assert_golden(f"report/{file}", render(made))
+
+
+def measured_again(result: Result, *peaks: float) -> Result:
+    """Return the result with repeats of its winner that have other peaks."""
+    best = result.best_trial
+    assert best is not None
+    assert best.report.measurement is not None
+    repeats = []
+    for factor in peaks:
+        other = changed(peak=factor).best_trial
+        assert other is not None
+        repeats.append(other.model_copy(update={"role": "confirmation"}))
+    kept = tuple(t for t in result.trials if t.candidate.key != best.candidate.key)
+    return result.model_copy(update={"trials": (*kept, best, *repeats)})
+
+
+def test_what_repeats_differ_by_is_noise_and_their_median_counts() -> None:
+    steady = measured_again(gpu_result(), 1.0, 1.0)
+    shaky = measured_again(gpu_result(), 1.1, 1.05)
+    row = compare(steady, shaky, parse_thresholds(["peak_memory:+3%"])).rows[0]
+    assert "within noise" == row.verdict
+    assert row.baseline is not None
+    assert row.current is not None
+    assert 1.05 == pytest.approx(row.current / row.baseline)
+    assert 0.1 == pytest.approx(row.noise / row.baseline)
+
+
+def test_a_quantity_as_noisy_as_large_is_called_so() -> None:
+    current = gpu_result()
+    assert current.speedup is not None
+    wide = current.speedup.model_copy(update={"low": 0.01, "high": 50.0})
+    current = current.model_copy(update={"speedup": wide})
+    made = compare(gpu_result(), current, parse_thresholds(["throughput:-5%"]), speed="ratio")
+    assert "too noisy" == made.rows[0].verdict
+
+
+def test_one_config_that_was_only_measured_is_compared_by_its_baseline_trial() -> None:
+    result = gpu_result()
+    best = result.best_trial
+    assert best is not None
+    alone = best.model_copy(update={"role": "baseline"})
+    ending = Ending(outcome=Outcome.OOM_HOST, phase=Phase.STEADY, reason="the second time it died")
+    report = best.report.model_copy(update={"ending": ending, "measurement": None})
+    second = best.model_copy(update={"role": "confirmation", "report": report, "estimate": None})
+    current = result.model_copy(update={"trials": (alone, second), "best": None})
+    assert "the second time it died" == compare(result, current, parse_thresholds([])).failed
 
 
 def test_a_refused_comparison_says_so_first() -> None:
