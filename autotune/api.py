@@ -15,6 +15,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import BadInput, Interrupted, ToolFailure
 from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
+from autotune.core.profile import IMPLICIT_CUT
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_bytes
 from autotune.emit import (
@@ -40,6 +41,7 @@ from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.load import find_space, read_space, space_hash
 from autotune.spaces.schema import Space
 from autotune.study.assemble import Run, assemble, require_fit
+from autotune.study.plan import EvalRows
 from autotune.study.search import Limits, Search
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
@@ -255,6 +257,7 @@ class _Run:
             store=store,
             limits=self._limits,
             observer=self,
+            eval_rows=_eval_rows(plan.prepared),
         )
 
     def _go(self) -> Result:
@@ -335,6 +338,14 @@ def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
     )
 
 
+def _eval_rows(prepared: Prepared) -> EvalRows | None:
+    """Return the rows evaluation uses, where the config evaluates."""
+    if prepared.eval_profile is None:
+        return None
+    rows_dir = Path(prepared.eval_profile.rows_dir)
+    return EvalRows(str(rows_dir), Lengths.read(rows_dir.parent / "lengths.npz"))
+
+
 def _limits(request: Request) -> Limits:
     if request.trials < 1:
         raise BadInput(f"--trials is {request.trials}, expected at least 1.")
@@ -368,10 +379,16 @@ def _budget(memory: int | None, headroom: float, prepared: Prepared) -> Budget:
 
 
 def _notices(origin: Origin, prepared: Prepared, why_cold: str) -> tuple[str, ...]:
-    rows = prepared.profile
+    rows, test = prepared.profile, prepared.eval_profile
     converted = () if rows.conversion is None else (f"Rows: {rows.conversion}.",)
-    counted = tuple(n.message for n in rows.notices)
+    # what TRL's own default would silently cut is the first thing to know
+    first = tuple(n.message for n in rows.notices if n.code == IMPLICIT_CUT)
+    counted = tuple(n.message for n in rows.notices if n.code != IMPLICIT_CUT)
+    if test is not None and test.rows_dir != rows.rows_dir:
+        remarks = (n.message for n in test.notices if n.code != IMPLICIT_CUT)
+        counted += tuple(f"Evaluation rows: {remark}" for remark in remarks)
     return (
+        *first,
         *origin.notices,
         *((f"{why_cold[0].upper()}{why_cold[1:]}.",) if why_cold else ()),
         *prepared.notices,

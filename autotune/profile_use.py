@@ -24,6 +24,7 @@ from autotune.core.errors import BadInput
 from autotune.core.job import Job, Trainer
 from autotune.core.length_report import LengthReport
 from autotune.core.lengths import Lengths
+from autotune.core.profile import IMPLICIT_CUT
 from autotune.intake.job import Origin, build_job, cache_dir
 from autotune.intake.request import Request
 from autotune.probe.launch import open_launcher
@@ -156,6 +157,6 @@ def _notices(request: Request, origin: Origin, prepared: Prepared) -> tuple[str,
     if rows.conversion is not None:
         found.append(f"Rows: {rows.conversion}.")
     # what TRL's default does is said by the advice, first and with more numbers
-    silent = {"implicit-max-length", *(("beyond-positions",) if origin.demo_model else ())}
+    silent = {IMPLICIT_CUT, *(("beyond-positions",) if origin.demo_model else ())}
     found += [n.message for n in rows.notices if n.code not in silent]
     return tuple(found)

@@ -25,6 +25,7 @@ def err() -> Console:
 
 def say_error(message: str, hint: str | None) -> None:
     """Say one error in one line on stderr, and after it what to do."""
-    text = " ".join(message.split())
+    # A suggestion ends in a question mark and needs no full stop after it.
+    text = " ".join(message.split()).replace("?.", "?")
     advice = "" if hint is None else " " + " ".join(hint.split())
     err().print(f"error: {text}{advice}", style="red", markup=False, soft_wrap=True)

@@ -22,7 +22,12 @@ from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.study.choose import ranking
 from autotune.study.search import CONFIRMATION_ROUNDS
 
-_ROLE = {"baseline": "your config", "search": "", "confirmation": "confirming"}
+_ROLE = {
+    "baseline": "your config",
+    "search": "",
+    "confirmation": "confirming",
+    "verification": "verifying",
+}
 _STYLE = {Outcome.FITS: "green", Outcome.OOM_DEVICE: "yellow", Outcome.OOM_HOST: "yellow"}
 
 
@@ -121,7 +126,7 @@ class LiveView(Watcher):
 
     def _summary(self) -> str:
         assert self._plan is not None
-        done = sum(t.role != "confirmation" for t in self._trials)
+        done = sum(t.role in ("baseline", "search") for t in self._trials)
         limit = self._plan.limits
         total = min(limit.trials, len(self._plan.space.candidates) + 1)
         passed = time.monotonic() - self._start

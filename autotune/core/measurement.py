@@ -66,6 +66,9 @@ class Measurement(Frozen):
         load_seconds: from the start of the child to the first step.
         steps_seconds: wall time of all micro-steps and optimizer updates, of every phase.
         cap_bytes: the enforced cap; None when the probe ran without.
+        update_peaks_bytes: peak of every update of a verification, in order; empty otherwise.
+        saved: whether a verification saved a checkpoint.
+        evaluated: whether a verification ran an evaluation.
         documents_mix: whether documents flattened into one row see each other; None where rows
             are not flattened.
         speed_rows_repeated: whether packed rows had to be used more than once to fill the timing.
@@ -87,6 +90,9 @@ class Measurement(Frozen):
     steps_seconds: float = 0.0
     cap_bytes: int | None = None
     speed_rows_repeated: bool = False
+    update_peaks_bytes: tuple[int, ...] = ()
+    saved: bool = False
+    evaluated: bool = False
     documents_mix: bool | None = None
 
 

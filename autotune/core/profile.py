@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+#: Code of the remark that TRL's own default ``max_length`` would cut rows.
+IMPLICIT_CUT = "implicit-max-length"
+
+
 class Notice(Frozen):
     """One counted remark about the rows, e.g. ``3 of 400 assistant turns are empty``."""
 

@@ -63,7 +63,8 @@ class TrialRecord(Frozen):
         pretruncate_tokens: length the rows must be cut to before TRL sees them (padding-free
             without packing does not cut by itself); None when no row has to be cut.
         changes: class of change against the reference (neutral, data, mixing, model).
-        role: ``baseline`` (the user's own config), ``search``, or ``confirmation``.
+        role: ``baseline`` (the user's own config), ``search``, ``confirmation`` (measured in turns
+            with the reference) or ``verification`` (the longer look before it is emitted).
         report: how the probe ended and what it measured.
         estimate: what that means for the whole data set; None when it did not fit.
         note: what should be known of it, e.g. that it mixes documents.
@@ -75,7 +76,7 @@ class TrialRecord(Frozen):
     env: dict[str, str] = {}
     pretruncate_tokens: int | None = None
     changes: str
-    role: Literal["baseline", "search", "confirmation"]
+    role: Literal["baseline", "search", "confirmation", "verification"]
     report: ProbeReport
     estimate: Estimate | None = None
     note: str = ""
@@ -128,6 +129,8 @@ class Result(Frozen):
         reference: key of the candidate ratios are made against.
         best: key of the chosen candidate; None when nothing fits.
         chosen_because: one sentence.
+        verification: what the longer look at the chosen candidate showed; empty when there was
+            none.
         speedup: best against reference.
         skipped: what was not tried and why.
         overrides: options of the user that probes replaced and the emitted files restore.
@@ -151,6 +154,7 @@ class Result(Frozen):
     reference: str | None
     best: str | None
     chosen_because: str
+    verification: str = ""
     speedup: Ratio | None
     skipped: tuple[Skipped, ...] = ()
     overrides: dict[str, Any] = {}

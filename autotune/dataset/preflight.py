@@ -14,7 +14,7 @@ import numpy as np
 from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
-from autotune.core.profile import Notice
+from autotune.core.profile import IMPLICIT_CUT, Notice
 from autotune.core.units import show_ratio
 from autotune.dataset.scan import Column, tail_of
 
@@ -179,7 +179,7 @@ def implicit_cut(
     lost = 1.0 - lengths.cut(default).sum() / lengths.tokens.sum()
     return (
         Notice(
-            code="implicit-max-length",
+            code=IMPLICIT_CUT,
             count=cut,
             message=f"max_length is not set, and TRL's default of {default} would cut {cut} of "
             f"{rows} rows and drop {show_ratio(float(lost))} of the tokens "

@@ -114,9 +114,19 @@ def _user_config(request: Request) -> UserConfig:
 
 
 def _absolute(name: str) -> str:
-    """Return a local path as an absolute one; other names as they are."""
+    """Return a local path as an absolute one; other names as they are.
+
+    Raises:
+        BadInput: the system refuses it as a name (too long: it may be the rows themselves).
+    """
     path = Path(name).expanduser()
-    return str(path.resolve()) if path.exists() else name
+    try:
+        return str(path.resolve()) if path.exists() else name
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"{name[:60]!r} is neither a path nor a hub id: {error.args[-1]}.",
+            "Give the name of a file, a folder or a hub repository.",
+        ) from error
 
 
 def cache_dir() -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.core.errors import BadInput
 
-DEFAULT_TRIALS = 20
+DEFAULT_TRIALS = 16
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,8 @@ def resumed_request(request: Request, out_dir: Path) -> Request:
         stored = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"there is no run to resume at {out_dir}: {error}") from error
+    if not isinstance(stored, dict):
+        raise BadInput(f"{file} is not the request of a run.", "Choose another --out.")
     plain = dataclasses.asdict(Request())
     changes: dict[str, Any] = {}
     for name, value in dataclasses.asdict(request).items():

@@ -144,12 +144,21 @@ def rows_are_prepared_by_trl(candidate: Candidate, facts: Facts) -> str | None:
     return None
 
 
+def streams_are_not_cut_beforehand(candidate: Candidate, facts: Facts) -> str | None:
+    """Padding-free rows without packing are cut by us and written; a stream is not all there."""
+    streams = facts.option("dataset_streaming") or facts.option("streaming")
+    if streams and candidate.get("padding_free") and candidate.get("packing", "none") == "none":
+        return "padding_free needs rows cut beforehand, and a stream cannot be written cut"
+    return None
+
+
 RULES: tuple[Rule, ...] = (
     packing_needs_a_length,
     length_within_positions,
     selective_is_not_reentrant,
     offloading_needs_an_accelerator,
     rows_are_prepared_by_trl,
+    streams_are_not_cut_beforehand,
     batch_within_the_rows,
     no_longer_than_the_reference,
     enough_is_kept,

@@ -29,6 +29,11 @@ from autotune.probe.protocol import Failure
 SPILL_SLOWDOWN = 10.0
 #: A crash is put down to the cap when the candidate needs at least this share of it.
 _NEAR = 0.9
+#: Updates of a verification that allocate optimizer states and caches and are not compared; then
+#: the last window's highest peak may be this much above the first's (DESIGN.md 5.9).
+_WARM_UP_UPDATES = 2
+_WINDOW_UPDATES = 5
+_GROWTH_RATIO = 0.005
 
 
 @dataclass(frozen=True)
@@ -284,7 +289,28 @@ def _ran(measurement: Measurement, total_bytes: int | None) -> tuple[Ending, int
         return _nothing("no token was trained on: every label is masked"), None
     if measurement.grad_norms and max(n or 0.0 for n in measurement.grad_norms) == 0.0:
         return _nothing("the gradient norm was zero at every update: nothing is trained"), None
+    growing = _growing(measurement.update_peaks_bytes)
+    if growing:
+        return _nothing(growing), None
     return Ending(outcome=Outcome.FITS, phase=Phase.STEADY), None
+
+
+def _growing(peaks_bytes: tuple[int, ...]) -> str:
+    """Say that memory still grows from update to update; empty when it does not (DESIGN.md 5.9).
+
+    Args:
+        peaks_bytes: peak of every update of a verification; fewer than twelve say nothing.
+    """
+    if len(peaks_bytes) < _WARM_UP_UPDATES + 2 * _WINDOW_UPDATES:
+        return ""
+    settled = peaks_bytes[_WARM_UP_UPDATES:]
+    first, last = max(settled[:_WINDOW_UPDATES]), max(settled[-_WINDOW_UPDATES:])
+    if last <= first * (1.0 + _GROWTH_RATIO):
+        return ""
+    return (
+        f"memory is still growing after {len(peaks_bytes)} updates: from {show_bytes(first)} to "
+        f"{show_bytes(last)}, so it is not safe for a whole run"
+    )
 
 
 def _nothing(reason: str) -> Ending:

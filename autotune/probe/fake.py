@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -188,7 +189,7 @@ class _Session:
         memory, allocated = self._memory_steps(worst)
         timed: list[BatchFacts] = []
         repeated = False
-        if not spec.memory_only:
+        if not spec.memory_only and spec.verification is None:
             wanted = None if packing else list(spec.plan.paired)
             timed, repeated = timed_batches(
                 facts, wanted, self.batch, spec.timed_steps, spec.timed_rows, self.accumulation
@@ -216,7 +217,21 @@ class _Session:
             load_seconds=machine.load_s,
             cap_bytes=spec.cap_bytes,
             speed_rows_repeated=repeated,
+            **self._verified(memory),
         )
+
+    def _verified(self, memory: Sequence[Step]) -> dict[str, Any]:
+        """Return what only a verification measures."""
+        wanted = self.spec.verification
+        if wanted is None:
+            return {}
+        peaks = [step.peak_bytes or 0 for step in memory]
+        starts = range(0, len(peaks), self.accumulation)
+        return {
+            "update_peaks_bytes": tuple(max(peaks[i : i + self.accumulation]) for i in starts),
+            "saved": wanted.save,
+            "evaluated": bool(wanted.eval_rows),
+        }
 
     def _rows(self, packing: bool) -> RowFacts:
         """Return what TRL would make of the request's rows."""
@@ -259,11 +274,18 @@ class _Session:
         return Shape(rows, -(-width // multiple) * multiple)
 
     def _memory_steps(self, worst: Sequence[BatchFacts]) -> tuple[list[Step], int]:
-        """Run two updates per worst batch under the cap; return them and the allocated peak."""
+        """Run two updates per worst batch (a verification: as many as it asks for) under the cap.
+
+        Returns:
+            The steps, and the allocated peak.
+        """
         machine, device = self.machine, self.spec.device
         steps: list[Step] = []
         highest = 0
-        for batch in (b for b in worst for _ in range(_UPDATES * self.accumulation)):
+        wanted = self.spec.verification
+        updates = _UPDATES * len(worst) if wanted is None else wanted.updates
+        order = [worst[u * len(worst) // updates] for u in range(updates)]
+        for batch in (b for b in order for _ in range(self.accumulation)):
             done = len(steps)
             update = done // self.accumulation
             allocated = machine.step_bytes(self._shape(batch), self.spec, update)

@@ -41,6 +41,25 @@ class RowPlan(Frozen):
     block: tuple[int, ...]
 
 
+class Verification(Frozen):
+    """Look at one candidate for longer before it is emitted (DESIGN.md 5.9).
+
+    Args:
+        updates: optimizer updates over the worst batches, at least 20.
+        save: save one checkpoint half-way, and go on after it.
+        eval_rows_dir: folder of the prepared evaluation rows; None when the config does not
+            evaluate.
+        eval_rows: their longest rows, two batches of them.
+        eval_pretruncate_tokens: length they are cut to before TRL sees them.
+    """
+
+    updates: int = 20
+    save: bool = False
+    eval_rows_dir: str | None = None
+    eval_rows: tuple[int, ...] = ()
+    eval_pretruncate_tokens: int | None = None
+
+
 class ProbeSpec(Frozen):
     """Measure one candidate.
 
@@ -56,6 +75,7 @@ class ProbeSpec(Frozen):
         cap_bytes: memory the candidate may use above the start; None measures without a cap.
         device_total_bytes: memory of the device; a peak above it has spilled. None: unknown.
         memory_only: stop after the memory phase.
+        verification: look for longer instead of timing; None for an ordinary probe.
         timed_steps: least number of timed micro-steps.
         timed_rows: least number of rows timed.
     """
@@ -72,6 +92,7 @@ class ProbeSpec(Frozen):
     cap_bytes: int | None = None
     device_total_bytes: int | None = None
     memory_only: bool = False
+    verification: Verification | None = None
     timed_steps: int = 8
     timed_rows: int = 64
 

@@ -101,6 +101,8 @@ class Runner:
     ) -> None:
         """End everything that still runs."""
         self._launcher.close()
+        if not self._keep:
+            shutil.rmtree(self._work_dir / "probes", ignore_errors=True)
 
     def probe(
         self, spec: ProbeSpec, *, name: str, deadline_s: float, tick: Tick | None = None
@@ -196,23 +198,22 @@ class Runner:
         folder.mkdir(parents=True)
         request_file = folder.resolve() / REQUEST_FILE
         write_document(request_file, request)
+        log_file = self._log_dir / f"{name}.txt"
         start = time.monotonic()
         process = self._launcher.launch(request_file)
         try:
             code, timed_out, rss = self._wait(process, start, deadline_s, tick)
             wall = time.monotonic() - start
             _signal_group(process.pid, signal.SIGKILL)  # what it left behind
+            return Finished(code, timed_out, wall, rss, read_reply(folder / REPLY_FILE), log_file)
         except BaseException:
             end_tree(process)
             raise
         finally:
-            log_file = self._log_dir / f"{name}.txt"
             if (folder / LOG_FILE).exists():
                 shutil.copyfile(folder / LOG_FILE, log_file)
-        reply = read_reply(folder / REPLY_FILE)
-        if not self._keep:
-            shutil.rmtree(folder, ignore_errors=True)
-        return Finished(code, timed_out, wall, rss, reply, log_file)
+            if not self._keep:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _wait(
         self, process: Launched, start: float, deadline_s: float, tick: Tick | None

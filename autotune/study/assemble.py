@@ -17,7 +17,7 @@ from autotune.core.units import show_bytes, show_ratio
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.protocol import Prepared
-from autotune.study.choose import ranking, reference
+from autotune.study.choose import choice, reference, verification_of
 from autotune.study.strategy import cheapest
 
 
@@ -64,7 +64,7 @@ def assemble(
         interrupted: whether it was stopped early.
     """
     against = reference(trials)
-    best, because = _choice(trials, against, speedup, run)
+    best, because = choice(trials, speedup, run.facts.job.objective)
     return Result(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         autotune_version=__version__,
@@ -75,10 +75,11 @@ def assemble(
         profile=run.prepared.profile,
         eval_profile=run.prepared.eval_profile,
         space=run.space,
-        trials=trials,
+        trials=_with_eval_batch(trials, best),
         reference=against.candidate.key if against else None,
         best=best.candidate.key if best else None,
         chosen_because=because,
+        verification=_verification(trials, best),
         speedup=speedup,
         skipped=run.skipped,
         overrides=overridden(run.job.options),
@@ -90,37 +91,43 @@ def assemble(
     )
 
 
-def _choice(
-    trials: tuple[TrialRecord, ...],
-    against: TrialRecord | None,
-    speedup: Ratio | None,
-    run: Run,
-) -> tuple[TrialRecord | None, str]:
-    objective = run.facts.job.objective
-    order = ranking(trials, objective)
-    if not order or against is None:
-        return None, "nothing that was probed fits the budget"
-    best = order[0]
-    name = "your own config" if against.role == "baseline" else "the fitting config nearest yours"
-    if best.candidate.key == against.candidate.key:
-        return best, f"nothing that was probed beats {name}"
-    if objective == "memory":
-        return best, f"it has the smallest peak of the {len(order)} that fit"
-    if objective == "length":
-        length = best.candidate.get("max_length")
-        return best, f"it trains the longest sequences that fit ({length} tokens)"
-    if speedup is None:
-        return best, f"it has the shortest pass of the {len(order)} that fit (not yet confirmed)"
-    span = f"{speedup.value:.2f}x, 95 % interval {speedup.low:.2f} to {speedup.high:.2f}"
-    if speedup.low <= 1.0:
-        return against, (
-            f"the fastest candidate does not beat {name} by more than the noise ({span}), "
-            f"so {name} is kept"
-        )
-    return best, (
-        f"it has the shortest pass of the {len(order)} that fit and is {span} as fast as {name}, "
-        f"measured in turns {speedup.pairs} times"
+def _with_eval_batch(
+    trials: tuple[TrialRecord, ...], best: TrialRecord | None
+) -> tuple[TrialRecord, ...]:
+    """Give the chosen candidate's trials the evaluation batch it was verified with."""
+    found = verification_of(trials, best)
+    lowered = found.options.get("per_device_eval_batch_size") if found is not None else None
+    if found is None or lowered is None:
+        return trials
+    more = {"per_device_eval_batch_size": lowered}
+    return tuple(
+        t.model_copy(update={"options": {**t.options, **more}})
+        if t.candidate.key == found.candidate.key
+        else t
+        for t in trials
     )
+
+
+def _verification(trials: tuple[TrialRecord, ...], best: TrialRecord | None) -> str:
+    """Return what the longer look at the chosen candidate showed; empty when there was none."""
+    found = verification_of(trials, best)
+    if found is None or found.report.measurement is None:
+        tried = [t for t in trials if best is not None and t.candidate.key == best.candidate.key]
+        last = next((t for t in reversed(tried) if t.role == "verification"), None)
+        return "" if last is None else f"NOT verified: {last.report.ending.reason}"
+    measured = found.report.measurement
+    peaks = measured.update_peaks_bytes
+    parts = [
+        f"verified in a fresh process: {len(peaks)} updates over the worst batches, highest peak "
+        f"{show_bytes(max(peaks))}, not growing"
+    ]
+    if measured.saved:
+        parts.append("one checkpoint saved and trained on after it")
+    if measured.evaluated:
+        batch = found.options.get("per_device_eval_batch_size")
+        lowered = f" at per_device_eval_batch_size {batch}" if batch is not None else ""
+        parts.append(f"the longest evaluation rows evaluated{lowered}")
+    return ", ".join(parts)
 
 
 def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:

@@ -14,25 +14,40 @@ from autotune.core.job import Objective
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, TrialRecord
 
+_AFTER_THE_SEARCH = ("confirmation", "verification")
+
 
 def fitting(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Return the trials that fit and were timed, confirmations left out.
+    """Return the trials that fit and were timed, confirmations and verifications left out.
 
-    A candidate that failed while it was confirmed does not fit, whatever it did before.
+    A candidate that failed while it was confirmed or verified does not fit, whatever it did before.
     """
     failed = {
-        t.candidate.key
-        for t in trials
-        if t.role == "confirmation" and not may_recover(t) and t.estimate is None
+        t.candidate.key for t in trials if t.role in _AFTER_THE_SEARCH and _disproves(t, trials)
     }
     return [
         t
         for t in trials
         if t.report.ending.outcome is Outcome.FITS
         and t.estimate is not None
-        and t.role != "confirmation"
+        and t.role not in _AFTER_THE_SEARCH
         and t.candidate.key not in failed
     ]
+
+
+def _disproves(trial: TrialRecord, trials: Sequence[TrialRecord]) -> bool:
+    """Whether a confirmation or verification shows that its candidate does not fit after all.
+
+    A verification that only took too long, or met a full disk, shows nothing; one that failed in
+    evaluation may have been repeated with a smaller batch.
+    """
+    outcome = trial.report.ending.outcome
+    if outcome is Outcome.FITS or may_recover(trial):
+        return False
+    if trial.role == "confirmation":
+        return True
+    shown = outcome.is_memory or outcome in (Outcome.INVALID, Outcome.NON_FINITE)
+    return shown and verification_of(trials, trial) is None
 
 
 def may_recover(trial: TrialRecord) -> bool:
@@ -77,6 +92,58 @@ def reference(trials: Sequence[TrialRecord]) -> TrialRecord | None:
         return (trial.changes != "neutral", len(changes), trial.number)
 
     return min(fits, key=distance)
+
+
+def choice(
+    trials: Sequence[TrialRecord], speedup: Ratio | None, objective: Objective
+) -> tuple[TrialRecord | None, str]:
+    """Return the chosen trial and why, in one sentence; None when nothing fits.
+
+    Args:
+        trials: every probe so far.
+        speedup: best against reference, once both were measured in turns.
+        objective: what is minimised.
+    """
+    order, against = ranking(trials, objective), reference(trials)
+    if not order or against is None:
+        return None, "nothing that was probed fits the budget"
+    best = order[0]
+    name = "your own config" if against.role == "baseline" else "the fitting config nearest yours"
+    if best.candidate.key == against.candidate.key:
+        return best, f"nothing that was probed beats {name}"
+    if objective == "memory":
+        return best, f"it has the smallest peak of the {len(order)} that fit"
+    if objective == "length":
+        length = best.candidate.get("max_length")
+        return best, f"it trains the longest sequences that fit ({length} tokens)"
+    if speedup is None:
+        return best, f"it has the shortest pass of the {len(order)} that fit (not yet confirmed)"
+    span = f"{speedup.value:.2f}x, 95 % interval {speedup.low:.2f} to {speedup.high:.2f}"
+    if speedup.low <= 1.0:
+        return against, (
+            f"the fastest candidate does not beat {name} by more than the noise ({span}), "
+            f"so {name} is kept"
+        )
+    return best, (
+        f"it has the shortest pass of the {len(order)} that fit and is {span} as fast as {name}, "
+        f"measured in turns {speedup.pairs} times"
+    )
+
+
+def verification_of(trials: Sequence[TrialRecord], trial: TrialRecord | None) -> TrialRecord | None:
+    """Return the passed verification of a trial's candidate; None when there is none."""
+    if trial is None:
+        return None
+    return next(
+        (
+            t
+            for t in reversed(trials)
+            if t.role == "verification"
+            and t.candidate.key == trial.candidate.key
+            and t.report.ending.outcome is Outcome.FITS
+        ),
+        None,
+    )
 
 
 def paired_ratio(

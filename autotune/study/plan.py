@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from autotune.core.candidate import Candidate
 from autotune.core.job import Budget
+from autotune.core.lengths import Lengths
 from autotune.core.rows import packing_block, paired_rows, worst_rows
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import Settings
-from autotune.probe.protocol import ProbeSpec, RowPlan
+from autotune.probe.protocol import ProbeSpec, RowPlan, Verification
 
 
 def probe_spec(
@@ -58,4 +63,40 @@ def row_plan(candidate: Candidate, facts: Facts) -> RowPlan:
         worst=tuple(tuple(rows) for rows in worst),
         paired=tuple(paired_rows(facts.lengths, seed=facts.job.seed)),
         block=(),
+    )
+
+
+@dataclass(frozen=True)
+class EvalRows:
+    """The prepared rows the user's config evaluates on.
+
+    Args:
+        rows_dir: their folder.
+        lengths: their token lengths.
+    """
+
+    rows_dir: str
+    lengths: Lengths
+
+
+def verification(
+    settings: Settings, facts: Facts, eval_rows: EvalRows | None, eval_batch: int
+) -> Verification:
+    """Return what the longer look at a candidate does: what the user's own run will do.
+
+    Args:
+        settings: what the candidate means to TRL.
+        facts: job, rows and machine.
+        eval_rows: rows evaluation uses; None when the config does not evaluate.
+        eval_batch: ``per_device_eval_batch_size``.
+    """
+    longest: tuple[int, ...] = ()
+    if eval_rows is not None:
+        order = np.argsort(-eval_rows.lengths.tokens, kind="stable")
+        longest = tuple(int(row) for row in order[: 2 * eval_batch])
+    return Verification(
+        save=str(facts.option("save_strategy")) != "no",
+        eval_rows_dir=None if eval_rows is None else eval_rows.rows_dir,
+        eval_rows=longest,
+        eval_pretruncate_tokens=settings.pretruncate_tokens,
     )

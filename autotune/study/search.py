@@ -27,9 +27,17 @@ from autotune.probe.classify import mixing_refused, spilled_by_time, starved
 from autotune.probe.protocol import ProbeSpec
 from autotune.probe.runner import Prober
 from autotune.spaces.enumerate import Enumerated
-from autotune.study.choose import may_recover, paired_ratio, ranking, reference, score
+from autotune.study.choose import (
+    choice,
+    may_recover,
+    paired_ratio,
+    ranking,
+    reference,
+    score,
+    verification_of,
+)
 from autotune.study.objective import estimate
-from autotune.study.plan import probe_spec
+from autotune.study.plan import EvalRows, probe_spec, verification
 from autotune.study.storage import Store
 from autotune.study.strategy import cheapest, first_candidates
 from autotune.study.suggest import Seen, propose
@@ -40,6 +48,8 @@ SAME_CAUSE_LIMIT = 3
 CONFIRMATION_ROUNDS = 3
 #: As many are added at most while the interval does not say which of the two is faster.
 MOST_CONFIRMATION_ROUNDS = 6
+#: A verification runs ten times the updates of a probe and times none: it gets more time.
+VERIFICATION_TIMES = 5
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,7 @@ class Search:
         store: keeps.
         limits: when to stop.
         observer: watches.
+        eval_rows: rows the user's config evaluates on; None when it does not.
     """
 
     facts: Facts
@@ -95,6 +106,7 @@ class Search:
     store: Store
     limits: Limits
     observer: Observer
+    eval_rows: EvalRows | None = None
     trials: list[TrialRecord] = field(default_factory=list)
     speedup: Ratio | None = None
     _start: float = field(default_factory=time.monotonic)
@@ -130,6 +142,27 @@ class Search:
                 break
             self._probe(candidate, "search")
         self.confirm()
+        self.verify()
+
+    def verify(self) -> None:
+        """Look at the chosen candidate for longer; one that is not safe gives way to the next.
+
+        When only evaluation runs out of memory its batch is halved until it fits.
+        """
+        while True:
+            chosen, _ = choice(self.trials, self.speedup, self.objective)
+            if chosen is None or verification_of(self.trials, chosen) is not None:
+                return
+            batch = int(self.facts.option("per_device_eval_batch_size") or 1)
+            record = self._probe(chosen.candidate, "verification", eval_batch=batch)
+            while _only_evaluation_failed(record) and batch > 1:
+                batch //= 2
+                record = self._probe(chosen.candidate, "verification", eval_batch=batch)
+            left, _ = choice(self.trials, self.speedup, self.objective)
+            if left is not None and left.candidate.key == chosen.candidate.key:
+                return
+            self.speedup = None
+            self.confirm()
 
     def confirm(self) -> None:
         """Measure the best candidate and the reference in turns and set ``speedup``.
@@ -169,19 +202,28 @@ class Search:
 
     def _turns_taken(self, wanted: list[Candidate]) -> int:
         """Return how many of the wanted turns the last trials are."""
-        for count in range(min(len(wanted), len(self.trials)), 0, -1):
-            last = self.trials[-count:]
+        trials = [t for t in self.trials if t.role != "verification"]
+        for count in range(min(len(wanted), len(trials)), 0, -1):
+            last = trials[-count:]
             if all(t.role == "confirmation" for t in last) and [t.candidate.key for t in last] == [
                 c.key for c in wanted[:count]
             ]:
                 return count
         return 0
 
-    def _probe(self, candidate: Candidate, role: str) -> TrialRecord:
+    def _probe(self, candidate: Candidate, role: str, *, eval_batch: int = 1) -> TrialRecord:
         translated = settings(candidate, self.facts)
         spec = probe_spec(
             candidate, translated, self.facts, self.model_dir, self.rows_dir, self.budget
         )
+        options = translated.options
+        if role == "verification":
+            look = verification(translated, self.facts, self.eval_rows, eval_batch)
+            if eval_batch != int(self.facts.option("per_device_eval_batch_size") or 1):
+                options = {**options, "per_device_eval_batch_size": eval_batch}
+            spec = spec.model_copy(
+                update={"verification": look, "options": {**spec.options, **options}}
+            )
         number = self.trials[-1].number + 1 if self.trials else 0
         stored = None
         if role == "search":
@@ -204,7 +246,7 @@ class Search:
         record = TrialRecord(
             number=number,
             candidate=candidate,
-            options=translated.options,
+            options=options,
             env=translated.env,
             pretruncate_tokens=translated.pretruncate_tokens,
             changes="mixing" if mixes else change_class(candidate, self.facts),
@@ -225,7 +267,8 @@ class Search:
 
     def _measure(self, spec: ProbeSpec, name: str) -> ProbeReport:
         def probe(spec: ProbeSpec, name: str) -> ProbeReport:
-            deadline = self.limits.probe_s
+            longer = VERIFICATION_TIMES if spec.verification is not None else 1
+            deadline = longer * self.limits.probe_s
             return self.prober.probe(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
 
         report = probe(spec, name)
@@ -341,7 +384,7 @@ class Search:
         )
 
     def _may_go_on(self) -> bool:
-        if sum(t.role != "confirmation" for t in self.trials) >= self.limits.trials:
+        if sum(t.role in ("baseline", "search") for t in self.trials) >= self.limits.trials:
             return False
         passed = time.monotonic() - self._start
         return self.limits.search_s is None or passed < self.limits.search_s
@@ -382,6 +425,12 @@ def _decided(turns: list[TrialRecord]) -> bool:
         return False
     ratio = paired_ratio([p[0] for p in pairs], [p[1] for p in pairs], "")
     return ratio.low > 1.0 or ratio.high < 1.0
+
+
+def _only_evaluation_failed(record: TrialRecord) -> bool:
+    """Whether a verification trained, and ran out of memory while it evaluated."""
+    ending = record.report.ending
+    return ending.outcome.is_memory and ending.phase is Phase.EVAL
 
 
 def _refused(verdict: Verdict) -> ProbeReport:

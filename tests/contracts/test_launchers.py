@@ -2,7 +2,7 @@
 
 Misdeeds are brought in as Python itself allows: a ``sitecustomize`` module on the processes' path
 that acts by the name of the request's folder: in a forked process when it opens the request, in a
-fresh one just before it imports torch, which takes seconds.
+fresh one just before it imports torch, since that takes seconds.
 """
 
 from __future__ import annotations
@@ -79,9 +79,11 @@ def act(folder):
 
 def hook(event, arguments):
     fresh = "--once" in sys.orig_argv
-    if fresh and event == "import" and arguments[0] == "torch":
+    if event != "open":
+        return
+    if fresh and "/torch/__" in str(arguments[0]):
         act(os.path.dirname(sys.orig_argv[-1]))
-    elif not fresh and event == "open" and str(arguments[0]).endswith("request.json"):
+    elif not fresh and str(arguments[0]).endswith("request.json"):
         act(os.path.dirname(str(arguments[0])))
 
 

@@ -47,6 +47,19 @@ def test_a_signal_saves_what_is_finished_and_leaves_no_child(
     assert result.interrupted and len(result.trials) >= 1
 
 
+def test_ctrl_c_before_the_first_probe_leaves_nothing_behind(tmp_path: Path) -> None:
+    model = tiny_model(tmp_path / "model")
+    before = sorted(p.name for p in tmp_path.iterdir())
+    process = start("run", "--model", str(model), "--memory", "2GiB", cwd=tmp_path)
+    wait_until(lambda: bool(descendants(process.pid)), 60, "the measuring process to start")
+    children = descendants(process.pid)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    wait_until(lambda: not alive(children), 5, "the children to end")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*before, "out", "err"])
+    assert "nothing was kept" in (tmp_path / "err").read_text()
+
+
 def test_a_killed_parent_leaves_no_child_after_five_seconds_and_the_run_goes_on(
     tmp_path: Path,
 ) -> None:

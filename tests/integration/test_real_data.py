@@ -105,5 +105,7 @@ def test_a_config_that_talks_to_the_world_is_tuned_quietly_and_comes_back_whole(
     assert kept == {k: v for k, v in mine.items() if k in kept}
     assert "# found by hand" in emitted_text and "# my run" in emitted_text
     result = read_result(tmp_path / "run")
+    assert result.verification.startswith("verified in a fresh process: 20 updates")
+    assert "one checkpoint saved" in result.verification
     assert result.overrides["push_to_hub"] is True
     assert result.overrides["hub_model_id"] == "someone/some-model"

@@ -49,13 +49,13 @@ def compare(
     ] = None,
 ) -> None:
     """Read both, compare, print, and exit with the verdict."""
+    from autotune.cli.files import write_text
     from autotune.core.errors import EXIT_REGRESSION, BadInput, nearest
     from autotune.core.result import read_result
-    from autotune.emit import write_whole
     from autotune.report import compare as judge
     from autotune.report import parse_thresholds
     from autotune.report.comparison_json import render as render_json
-    from autotune.report.comparison_markdown import render_comparison
+    from autotune.report.comparison_markdown import render_comparison, verdict
     from autotune.report.comparison_text import render as render_text
 
     for value, known, option in (
@@ -82,7 +82,9 @@ def compare(
     if out is None:
         typer.echo(text, nl=False)
     else:
-        write_whole(Path(out).expanduser(), text)
+        if Path(out).suffix == ".json" and Path(out).exists() and output_format != "json":
+            raise BadInput(f"{out} looks like a result, which a comparison would replace.")
+        typer.echo(f"{verdict(found)}; written to {write_text(out, text)}")
     if found.refusals:
         allowed = judge(before, now, thresholds, allow_different=True)
         raise BadInput(

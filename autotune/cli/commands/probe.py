@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.files import new_file
 from autotune.cli.options import Config, Dataset, Model, OutputFormat, check_format, parse_sets
 
 
@@ -57,7 +58,7 @@ def probe(
     """Measure the config and write what was found."""
     check_format(output_format, ("table", "json"))
     sets = parse_sets(set_ or [])
-    file = None if out is None else target(out, force=force)
+    file = None if out is None else new_file(out, force=force)
     from autotune.api import probe as measure
     from autotune.cli.console import err
     from autotune.cli.console import out as stdout
@@ -97,23 +98,3 @@ def probe(
         if file is not None:
             stdout().print(f"written to {file}", markup=False)
     require_runs(result)
-
-
-def target(out: str, *, force: bool) -> Path:
-    """Return the file to write, checked before anything is measured.
-
-    Raises:
-        BadInput: it exists and may not be replaced, is a folder, or its folder cannot be made.
-    """
-    from autotune.core.errors import BadInput
-
-    file = Path(out).expanduser()
-    if file.is_dir():
-        raise BadInput(f"{file} is a folder.", "Name the file to write, such as current.json.")
-    if file.exists() and not force:
-        raise BadInput(f"{file} exists.", "Use --force to replace it, or another --out.")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise BadInput(f"the folder {file.parent} cannot be made: {error}") from error
-    return file

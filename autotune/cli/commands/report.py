@@ -26,9 +26,9 @@ def report(
     ] = None,
 ) -> None:
     """Read the result and write it in the format."""
+    from autotune.cli.files import write_text
     from autotune.core.errors import BadInput, nearest
     from autotune.core.result import read_result
-    from autotune.emit import write_whole
     from autotune.report import REPORTERS
 
     if output_format not in REPORTERS:
@@ -47,12 +47,6 @@ def report(
     if out is None:
         typer.echo(text, nl=False)
         return
-    file = Path(out).expanduser()
-    if file.suffix == ".json":
-        raise BadInput(f"{file} looks like a result, which a report would replace.")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, text)
-    except OSError as error:
-        raise BadInput(f"{file} cannot be written: {error}") from error
-    typer.echo(f"written to {file}")
+    if Path(out).suffix == ".json":
+        raise BadInput(f"{out} looks like a result, which a report would replace.")
+    typer.echo(f"written to {write_text(out, text)}")

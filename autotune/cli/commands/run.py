@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from autotune.cli.options import Config, Dataset, Model, OutputFormat, check_format, parse_sets
+from autotune.intake.request import DEFAULT_TRIALS
 
 
 def register(app: typer.Typer) -> None:
@@ -42,7 +43,7 @@ def run(
     effective_batch: Annotated[
         int | None, typer.Option(help="Sequences per update. Default: the config's own.", min=1)
     ] = None,
-    trials: Annotated[int, typer.Option(help="Most probes of the search.", min=1)] = 20,
+    trials: Annotated[int, typer.Option(help="Most probes of the search.", min=1)] = DEFAULT_TRIALS,
     timeout: Annotated[str | None, typer.Option(help="Longest search, such as 10m.")] = None,
     probe_timeout: Annotated[str, typer.Option(help="Longest single probe.")] = "2m",
     allow: Annotated[

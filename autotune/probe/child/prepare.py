@@ -39,6 +39,7 @@ _DEFAULTS = (
     "warmup_steps",
     "save_steps",
     "eval_steps",
+    "save_strategy",
     "logging_steps",
     "train_sampling_strategy",
     "dataset_num_proc",

@@ -20,8 +20,9 @@ from autotune.probe.child.batches import BatchFacts, timed_batches, worst_batche
 from autotune.probe.child.leak import documents_mix
 from autotune.probe.child.rows import facts_of, take_rows
 from autotune.probe.child.steps import Schedule, Stage, instrumented, update_callback
+from autotune.probe.child.verify import PeakSeries, evaluate, held_tensors, saving_options
 from autotune.probe.meters.base import Cap, Meter
-from autotune.probe.protocol import ProbeSpec
+from autotune.probe.protocol import ProbeSpec, Verification
 
 #: Micro-steps per update in a probe: two let gradients and activations coexist exactly when the
 #: real accumulation does (DESIGN.md 5.1).
@@ -51,6 +52,8 @@ class Probe:
         self._parameters: dict[str, Any] = {}
         self._repeated = False
         self._documents_mix: bool | None = None
+        self._series: PeakSeries | None = None
+        self._evaluated = False
         self._started = time.perf_counter()
 
     @property
@@ -83,6 +86,16 @@ class Probe:
         self.meter, cap, sync = open_device(spec.device)
         if spec.cap_bytes is not None:
             cap.enforce(spec.cap_bytes)
+        try:
+            self._measure(cap, sync)
+        except BaseException:
+            if spec.device == "cpu":
+                cap.lift()  # reporting a failure takes memory too
+            raise
+
+    def _measure(self, cap: Cap, sync: Callable[[], None]) -> None:
+        assert self.meter is not None
+        spec = self.spec
         trainer, holder = self._build()
         if trainer.padding_free:
             packed = bool(spec.options.get("packing", False))
@@ -92,7 +105,13 @@ class Probe:
         holder[:] = [self.schedule, trainer]
         trainer.args.max_steps = self.schedule.updates
         trainer.add_callback(update_callback(holder))
+        wanted = spec.verification
+        if wanted is not None:
+            for name, value in saving_options(wanted, self._parameters, self.work_dir).items():
+                setattr(trainer.args, name, value)
         trainer.train()
+        if wanted is not None:
+            self._evaluated = evaluate(trainer, wanted, self.schedule)
         self._effective = _effective(trainer)
 
     def _build(self) -> tuple[Any, list[Any]]:
@@ -140,10 +159,14 @@ class Probe:
         spec, accumulation = self.spec, self.accumulation
         packing = bool(spec.options.get("packing", False))
         facts = facts_of(trainer.train_dataset, padding_free=bool(trainer.padding_free))
+        self._facts = facts
         batch = min(int(trainer.args.per_device_train_batch_size), facts.tokens.size)
         # With fewer rows than a batch holds, TRL trains on what there is.
         trainer.args.per_device_train_batch_size = trainer._train_batch_size = batch
         worst = worst_batches(facts, batch)
+        self._worst: tuple[BatchFacts, ...] = tuple(worst)
+        if spec.verification is not None:
+            return self._long_schedule(spec.verification, trainer, meter, worst, sync)
         memory = [b for b in worst for _ in range(_MEMORY_UPDATES * accumulation)]
         stages = [Stage("memory", tuple(memory), meter.reset, lambda: self._memory_done(cap))]
         if spec.device == "cpu":
@@ -161,11 +184,38 @@ class Probe:
             )
             stages.append(Stage("warmup", tuple(timed[:accumulation])))
             stages.append(Stage("timed", tuple(timed)))
-        order = [row for stage in stages for b in stage.batches for row in b.rows]
-        trainer.train_dataset = trainer.train_dataset.select(order)
-        self._worst: tuple[BatchFacts, ...] = tuple(worst)
-        self._facts = facts
-        return Schedule(stages, accumulation, sync)
+        return _laid_out(trainer, stages, accumulation, sync)
+
+    def _long_schedule(
+        self,
+        wanted: Verification,
+        trainer: Any,
+        meter: Meter,
+        worst: list[BatchFacts],
+        sync: Callable[[], None],
+    ) -> Schedule:
+        """Return the schedule of a verification: the worst batches in turns, all of it capped."""
+        batches = [
+            worst[update % len(worst)]
+            for update in range(wanted.updates)
+            for _ in range(self.accumulation)
+        ]
+        series = self._series = PeakSeries(trainer, meter, self.spec.device)
+
+        def enter() -> None:
+            meter.reset()
+            series.start()
+
+        def leave() -> None:
+            series.stop()
+            assert self.meter is not None
+            self._peaks = self.meter.read()
+
+        schedule = _laid_out(
+            trainer, [Stage("memory", tuple(batches), enter, leave)], self.accumulation, sync
+        )
+        schedule.on_update = series.update
+        return schedule
 
     def _memory_done(self, cap: Cap) -> None:
         assert self.meter is not None
@@ -186,7 +236,9 @@ class Probe:
             step.model_copy(update={"loss": loss if math.isfinite(loss) else None})
             for step, loss in zip(clock.steps, losses, strict=True)
         ]
-        peaks = _merge(self._peaks, self._load_peaks, self._allocated_bytes)
+        series = tuple(self._series.peaks_bytes) if self._series else ()
+        allocated = max(series) if series else self._allocated_bytes
+        peaks = _merge(self._peaks, self._load_peaks, allocated)
         norms = [float(n) for n in clock.grad_norms if n is not None]
         return Measurement(
             peaks=peaks,
@@ -210,7 +262,19 @@ class Probe:
             cap_bytes=self.spec.cap_bytes,
             speed_rows_repeated=self._repeated,
             documents_mix=self._documents_mix,
+            update_peaks_bytes=series,
+            saved=self.schedule.saved,
+            evaluated=self._evaluated,
         )
+
+
+def _laid_out(
+    trainer: Any, stages: list[Stage], accumulation: int, sync: Callable[[], None]
+) -> Schedule:
+    """Give the trainer the stages' rows as one data set read in sequence."""
+    order = [row for stage in stages for b in stage.batches for row in b.rows]
+    trainer.train_dataset = trainer.train_dataset.select(order)
+    return Schedule(stages, accumulation, sync)
 
 
 class _WatchedUpdate:
@@ -222,15 +286,9 @@ class _WatchedUpdate:
         self._watch: Any = None
 
     def start(self) -> None:
-        import torch
-
         from autotune.probe.meters.cpu import AllocatorWatch
 
-        model = self._trainer.model
-        held = [*model.parameters(), *model.buffers()]
-        for state in self._trainer.optimizer.state.values():
-            held.extend(v for v in state.values() if isinstance(v, torch.Tensor))
-        self._watch = AllocatorWatch(held)
+        self._watch = AllocatorWatch(held_tensors(self._trainer))
 
     def stop(self) -> None:
         self._done(self._watch.stop())

@@ -72,6 +72,8 @@ class Schedule:
             at += len(stage.batches)
         self._starts = starts
         self._current: Stage | None = None
+        self.on_update: Callable[[], None] = lambda: None
+        self.saved = False
 
     @property
     def micro_steps(self) -> int:
@@ -153,6 +155,7 @@ class Schedule:
         self.clock.optimizer_seconds.append(now - self._mark)
         self.clock.grad_norms.append(grad_norm)
         self.clock.phase = Phase.STEADY
+        self.on_update()
         done = len(self.clock.steps)
         if self._current is not None and (done in self._starts or done == self.micro_steps):
             self._current.leave()
@@ -183,6 +186,13 @@ def instrumented(trainer_class: Any, holder: list[Schedule]) -> Any:
             loss = super().training_step(model, inputs, *args, **kwargs)
             schedule.after_step(loss.detach(), int(width), int(rows))
             return loss
+
+        def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
+            holder[0].clock.phase = Phase.SAVE
+            out = super()._save_checkpoint(*args, **kwargs)
+            holder[0].clock.phase = Phase.STEADY
+            holder[0].saved = True
+            return out
 
         def _get_grad_norm(self, *args: Any, **kwargs: Any) -> Any:
             self._seen_grad_norm = super()._get_grad_norm(*args, **kwargs)

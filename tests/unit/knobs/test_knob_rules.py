@@ -46,6 +46,12 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"packing": "bfd", "max_length": 1024},
         "skip_prepare_dataset",
     ),
+    "streams_are_not_cut_beforehand": (
+        {"options": {"dataset_streaming": True}},
+        {},
+        {"padding_free": True},
+        "a stream cannot be written cut",
+    ),
     "batch_within_the_rows": (
         {"tokens": [50] * 6, "options": {"per_device_train_batch_size": 4}},
         {"per_device_train_batch_size": 4},

@@ -50,6 +50,8 @@ def test_a_report_goes_to_a_file_whose_folder_is_made(folder: Path) -> None:
         (["report", "run", "--out", "run/result.json"], "looks like a result"),
         (["compare", "run", "run", "--fail-on", "memory:+3%"], "did you mean 'peak_memory'?"),
         (["compare", "run", "run", "--speed", "fast"], "It takes absolute, ratio."),
+        (["compare", "run", "run", "--out", "/proc/x/y.md"], "cannot be made"),
+        (["compare", "run", "run", "--out", "run/result.json"], "looks like a result"),
         (["compare", "run"], "Missing argument"),
     ],
 )
