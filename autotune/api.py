@@ -26,10 +26,16 @@ from autotune.emit import (
     write_whole,
 )
 from autotune.emit.dataset_file import write_dataset
-from autotune.intake.folder import discard_folder, open_folder
+from autotune.intake.folder import discard_folder, drop_replaced, open_folder
 from autotune.intake.job import Origin, build_job, cache_dir
 from autotune.intake.objects import as_paths
-from autotune.intake.request import Request, resumed_request, save_request
+from autotune.intake.request import (
+    Request,
+    moved_inputs,
+    resumed_request,
+    save_request,
+    with_absolute_paths,
+)
 from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.facts import Facts
 from autotune.probe.launch import open_launcher
@@ -153,9 +159,9 @@ class _Run:
     """One run: from the request to the written folder."""
 
     def __init__(self, request: Request, watcher: Watcher, *, repeats: int | None = None) -> None:
+        request = with_absolute_paths(request)
         if request.resume and request.out is not None:
             request = resumed_request(request, Path(request.out).expanduser())
-        self._request = request
         self._watch = watcher
         self._repeats = repeats
         self._start = time.monotonic()
@@ -171,6 +177,9 @@ class _Run:
                 "Choose another --space or --trainer.",
             )
         self._out_dir = open_folder(request, self._job)
+        self._request = moved_inputs(request, self._out_dir)
+        if request.inputs is not None:
+            self._job, self._origin = build_job(self._request)
         self._search: Search | None = None
         self._described: Run | None = None
 
@@ -191,7 +200,9 @@ class _Run:
             keep = True  # its log is what explains it
             raise
         finally:
-            if not keep and not any((self._out_dir / "trials").glob("*.json")):
+            if keep or any((self._out_dir / "trials").glob("*.json")):
+                drop_replaced(self._out_dir)
+            else:
                 discard_folder(self._out_dir)
 
     def _runner(self) -> Runner:
@@ -456,12 +467,13 @@ def tune(
         NothingFits: no candidate fits.
         EnvironmentUnable: this machine cannot do it.
     """
-    with as_paths(model, dataset, tokenizer) as (model_path, dataset_path):
+    with as_paths(model, dataset, tokenizer) as (model_path, dataset_path, inputs):
         request = Request(
             model=model_path,
             dataset=dataset_path,
             config=None if config is None else os.fspath(config),
             out=None if out is None else os.fspath(out),
+            inputs=inputs if any(Path(inputs).iterdir()) else None,
             **options,
         )
         return Tuned(run(request, watcher))

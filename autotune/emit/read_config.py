@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+import yaml
 
 from autotune.core.errors import BadInput
 from autotune.core.job import DatasetSource
@@ -71,11 +70,9 @@ def parse_user_config(text: str, name: str) -> UserConfig:
     Raises:
         BadInput: it is not YAML or does not hold a mapping.
     """
-    reader = YAML(typ="safe", pure=True)
-    reader.version = (1, 1)  # TRL reads with PyYAML, which speaks YAML 1.1
     try:
-        document = reader.load(text)
-    except YAMLError as error:
+        document = yaml.safe_load(text)  # what TRL reads it with
+    except yaml.YAMLError as error:
         last = [line.strip() for line in str(error).strip().splitlines() if "line" in line]
         raise BadInput(f"the config {name} is not YAML: {last[-1] if last else error}") from error
     if not isinstance(document, dict):

@@ -49,7 +49,8 @@ def open_folder(request: Request, job: Job) -> Path:
                 f"another autotune is working in {out_dir}.",
                 "Wait for it, or choose another --out.",
             )
-        shutil.rmtree(out_dir)
+        shutil.rmtree(_replaced(out_dir), ignore_errors=True)
+        out_dir.rename(_replaced(out_dir))
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -58,11 +59,28 @@ def open_folder(request: Request, job: Job) -> Path:
 
 
 def discard_folder(out_dir: Path) -> None:
-    """Remove a folder in which nothing was measured, and the runs folder when that leaves it empty.
+    """Remove a folder in which nothing was measured; a run it was to replace comes back.
 
     Args:
         out_dir: a folder made by `open_folder`.
     """
     shutil.rmtree(out_dir, ignore_errors=True)
+    if _replaced(out_dir).is_dir():
+        _replaced(out_dir).rename(out_dir)
+        return
     if out_dir.parent.name == RUNS_DIR and not any(out_dir.parent.iterdir()):
         out_dir.parent.rmdir()
+
+
+def drop_replaced(out_dir: Path) -> None:
+    """Remove the run that ``--force`` replaced, once there is a new one.
+
+    Args:
+        out_dir: a folder made by `open_folder`.
+    """
+    shutil.rmtree(_replaced(out_dir), ignore_errors=True)
+
+
+def _replaced(out_dir: Path) -> Path:
+    """Return where a run waits while the one that replaces it has measured nothing yet."""
+    return out_dir.with_name(f".{out_dir.name}.replaced")

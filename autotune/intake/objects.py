@@ -14,8 +14,13 @@ from autotune.core.errors import BadInput
 
 
 @contextmanager
-def as_paths(model: Any, dataset: Any, tokenizer: Any = None) -> Iterator[tuple[Any, Any]]:
+def as_paths(
+    model: Any, dataset: Any, tokenizer: Any = None
+) -> Iterator[tuple[str | None, str | None, str]]:
     """Yield names of the model and the data set that another process can read.
+
+    The third name is the folder objects were written to; what still lies there afterwards is
+    removed.
 
     Args:
         model: hub id, path, transformers config, or None.
@@ -27,7 +32,7 @@ def as_paths(model: Any, dataset: Any, tokenizer: Any = None) -> Iterator[tuple[
     """
     folder = Path(tempfile.mkdtemp(prefix="autotune-input-"))
     try:
-        yield _model(model, tokenizer, folder), _dataset(dataset, folder)
+        yield _model(model, tokenizer, folder), _dataset(dataset, folder), str(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

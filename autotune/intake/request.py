@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,7 @@ class Request:
         seed: seed of every random choice.
         out: the run's folder; None makes ``autotune-runs/<time>-<model>``.
         force: replace a run that is already in the folder.
+        inputs: folder Python objects were written to, moved into the run's folder.
     """
 
     model: str | None = None
@@ -71,11 +73,52 @@ class Request:
     seed: int = 0
     out: str | None = None
     force: bool = False
+    inputs: str | None = None
 
 
+#: Fields that may name a local path.
+_PATHS = ("model", "dataset", "config", "space")
 REQUEST_FILE = "request.json"
 #: Fields a resumed run may change; every other one belongs to the study.
-_MAY_CHANGE = ("trials", "timeout", "probe_timeout", "resume", "out", "force")
+_MAY_CHANGE = ("trials", "timeout", "probe_timeout", "resume", "out", "force", "inputs")
+
+
+def with_absolute_paths(request: Request) -> Request:
+    """Return a request whose local paths mean the same from any folder.
+
+    Args:
+        request: as asked; names that are no local path stay as they are.
+    """
+    changes: dict[str, Any] = {}
+    for name in _PATHS:
+        value = getattr(request, name)
+        try:
+            local = value is not None and Path(value).expanduser().exists()
+        except (OSError, ValueError):
+            continue
+        if local:
+            changes[name] = str(Path(value).expanduser().resolve())
+    return dataclasses.replace(request, **changes)
+
+
+def moved_inputs(request: Request, out_dir: Path) -> Request:
+    """Move Python objects that were written for a run into its folder, so that they last.
+
+    Args:
+        request: its ``inputs`` names the folder they were written to; None when there are none.
+        out_dir: the run's folder.
+    """
+    if request.inputs is None:
+        return request
+    target = out_dir.resolve() / "input"
+    shutil.move(request.inputs, target)
+    moved: dict[str, Any] = {
+        name: str(target / Path(value).relative_to(request.inputs))
+        for name in ("model", "dataset")
+        if (value := getattr(request, name)) is not None
+        and Path(value).is_relative_to(request.inputs)
+    }
+    return dataclasses.replace(request, inputs=None, **moved)
 
 
 def save_request(request: Request, out_dir: Path) -> None:

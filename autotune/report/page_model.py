@@ -125,7 +125,7 @@ def _trials(result: Result) -> list[dict[str, Any]]:
             {
                 "number": trial.number,
                 "role": trial.role,
-                "best": row["is_best"] and trial.role != "confirmation",
+                "best": row["is_best"] and trial.role in ("baseline", "search"),
                 "outcome": row["outcome"],
                 "what": summary.knob_text(trial, result),
                 "knobs": {k.removeprefix(KNOB): v for k, v in row.items() if k.startswith(KNOB)},

@@ -14,6 +14,10 @@ from autotune.core.units import show_bytes, show_duration, show_ratio
 #: Said of every result that was not measured on the kind of device people train on.
 CPU_REMARK = "Measured on a CPU: not a recommendation for a GPU."
 ABSENT = "–"
+#: An option that is left to TRL.
+NOT_SET = "not set"
+#: The length rows are cut to before TRL sees them, beside the options in the list of settings.
+ROWS_CUT = "rows cut beforehand to"
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,8 @@ def sentences(result: Result) -> list[str]:
             f"Measured in turns with {reference_name(result)} {speed.pairs} times: "
             f"{speed.value:.2f} times as fast, 95 % interval {speed.low:.2f} to {speed.high:.2f}."
         )
+    if result.verification:
+        found.append(f"{result.verification[0].upper()}{result.verification[1:].rstrip('.')}.")
     best = result.best_trial
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")
@@ -162,12 +168,15 @@ def settings(result: Result) -> list[Setting]:
     asked = result.job.options
     before = {**asked, **(other.options if other else {})}
     found = [
-        Setting(name, _value(before.get(name, ABSENT)), _value(value))
+        Setting(name, _value(before.get(name, NOT_SET)), _value(value))
         for name, value in best.options.items()
     ]
+    if best.pretruncate_tokens is not None:
+        cut = other.pretruncate_tokens if other else None
+        found.append(Setting(ROWS_CUT, _value(cut or NOT_SET), _value(best.pretruncate_tokens)))
     env_before = {**result.job.env, **(other.env if other else {})}
     found += [
-        Setting(f"env.{name}", _value(env_before.get(name, ABSENT)), _value(value))
+        Setting(f"env.{name}", _value(env_before.get(name, NOT_SET)), _value(value))
         for name, value in best.env.items()
     ]
     return sorted(found, key=lambda s: not s.changed)

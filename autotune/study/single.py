@@ -110,6 +110,7 @@ def alone(result: Result, speedup: Ratio | None) -> Result:
             "best": own.candidate.key if own and fits else None,
             "reference": speedup.reference if speedup else None,
             "chosen_because": _because(steady, fits=fits),
+            "verification": "",
             "speedup": speedup,
             "pays_back_seconds": None,
             "skipped": (),

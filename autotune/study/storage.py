@@ -7,6 +7,7 @@ choices of a study are frozen when it is created; a resumed search must have the
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import socket
@@ -70,7 +71,7 @@ class Store:
         url = storage or f"sqlite:///{(out_dir / 'study.db').resolve()}"
         try:
             self._study = optuna.create_study(
-                study_name=STUDY_NAME,
+                study_name=STUDY_NAME if storage is None else _study_name(out_dir),
                 storage=self._database(url),
                 direction="minimize",
                 load_if_exists=True,
@@ -221,6 +222,11 @@ class Store:
     def close(self) -> None:
         """Let another process hold the folder."""
         self._lock.close()
+
+
+def _study_name(out_dir: Path) -> str:
+    """Return a name of its own for every run that shares a storage."""
+    return f"{STUDY_NAME}-{hashlib.sha256(str(out_dir.resolve()).encode()).hexdigest()[:8]}"
 
 
 def _engine_options(url: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ A new version of the schema adds a file and keeps these.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,12 @@ from autotune.core.result import read_result
 from autotune.emit import EMITTERS
 from autotune.report import REPORTERS, compare, parse_thresholds
 
-FROZEN = sorted(Path(__file__).parent.glob("result-v*.json"))
+BASELINES = Path(__file__).parents[2] / "reports" / "baselines"
+FROZEN = [*sorted(Path(__file__).parent.glob("result-v*.json")), *sorted(BASELINES.glob("*.json"))]
+#: The thresholds of .ci/compare.
+CI = re.findall(
+    r"--fail-on (\S+)", (BASELINES.parents[1] / ".ci" / "compare").read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize("file", FROZEN, ids=lambda file: file.stem)
@@ -33,6 +39,14 @@ def test_an_old_result_is_emitted(file: Path, name: str) -> None:
 def test_an_old_result_is_a_baseline(file: Path) -> None:
     result = read_result(file)
     assert compare(result, result, parse_thresholds([])).passed
+
+
+@pytest.mark.parametrize("file", sorted(BASELINES.glob("*.json")), ids=lambda file: file.stem)
+def test_a_stored_baseline_holds_everything_ci_compares(file: Path) -> None:
+    result = read_result(file)
+    assert compare(result, result, parse_thresholds(CI), speed="ratio").passed
+    assert result.speedup is not None
+    assert result.speedup.pairs >= 3
 
 
 def test_a_result_of_an_unknown_version_is_refused_by_name(tmp_path: Path) -> None:

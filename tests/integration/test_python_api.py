@@ -33,6 +33,7 @@ def test_an_in_memory_data_set_and_a_config_object_are_tuned(tmp_path: Path) -> 
         out=tmp_path / "run",
     )
     assert isinstance(tuned.config, SFTConfig)
+    assert (tmp_path / "run" / "input" / "rows.parquet").is_file()
     assert tuned.config.max_length == tuned.result.best_trial.options["max_length"]
     parser = make_parser()
     assert isinstance(parser, TrlParser)

@@ -9,9 +9,9 @@ import pytest
 
 from autotune.core.errors import BadInput
 from autotune.core.job import DatasetSource, Job, Trainer
-from autotune.intake.folder import RUNS_DIR, discard_folder, open_folder
+from autotune.intake.folder import RUNS_DIR, discard_folder, drop_replaced, open_folder
 from autotune.intake.objects import as_paths
-from autotune.intake.request import Request, resumed_request, save_request
+from autotune.intake.request import Request, moved_inputs, resumed_request, save_request
 from autotune.study.storage import IN_MEMORY, Store
 
 JOB = Job(trainer=Trainer.SFT, model="acme/base", dataset=DatasetSource(path="rows.jsonl"))
@@ -120,7 +120,37 @@ def test_a_damaged_request_is_bad_input(content: str, stored: Path) -> None:
 
 
 def test_names_are_handed_on_as_they_are() -> None:
-    with as_paths("acme/base", Path("rows.jsonl")) as (model, dataset):
+    with as_paths("acme/base", Path("rows.jsonl")) as (model, dataset, _):
         assert (model, dataset) == ("acme/base", "rows.jsonl")
-    with as_paths(None, None) as names:
-        assert names == (None, None)
+    with as_paths(None, None) as (model, dataset, folder):
+        assert (model, dataset) == (None, None)
+        assert list(Path(folder).iterdir()) == []
+
+
+def test_a_run_that_force_replaced_comes_back_when_nothing_was_measured(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    (folder / "trials").mkdir(parents=True)
+    (folder / "result.json").write_text("precious", encoding="utf-8")
+    discard_folder(opened(folder, force=True))
+    assert "precious" == (folder / "result.json").read_text(encoding="utf-8")
+    assert [folder] == list(tmp_path.iterdir())
+
+
+def test_a_run_that_force_replaced_is_gone_once_there_is_a_new_one(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    (folder / "trials").mkdir(parents=True)
+    drop_replaced(opened(folder, force=True))
+    assert [folder] == list(tmp_path.iterdir())
+    assert [] == list(folder.iterdir())
+
+
+def test_objects_written_for_a_run_move_into_its_folder(tmp_path: Path) -> None:
+    inputs, out = tmp_path / "inputs", tmp_path / "run"
+    inputs.mkdir()
+    out.mkdir()
+    (inputs / "rows.parquet").write_bytes(b"rows")
+    request = Request(dataset=str(inputs / "rows.parquet"), inputs=str(inputs))
+    moved = moved_inputs(request, out)
+    assert str(out / "input" / "rows.parquet") == moved.dataset
+    assert moved.inputs is None and not inputs.exists()
+    assert b"rows" == (out / "input" / "rows.parquet").read_bytes()
