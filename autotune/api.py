@@ -48,7 +48,8 @@ from autotune.spaces.load import find_space, read_space, space_hash
 from autotune.spaces.schema import Space
 from autotune.study.assemble import Run, assemble, require_fit
 from autotune.study.plan import EvalRows
-from autotune.study.search import Limits, Search
+from autotune.study.search import Search
+from autotune.study.session import Limits
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
 
@@ -180,7 +181,7 @@ class _Run:
         self._request = moved_inputs(request, self._out_dir)
         if request.inputs is not None:
             self._job, self._origin = build_job(self._request)
-        self._search: Search | None = None
+        self._search: Search | Single | None = None
         self._described: Run | None = None
 
     def plan(self) -> Plan:

@@ -19,7 +19,7 @@ from autotune.knobs.facts import Facts
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
 from autotune.study.choose import may_recover, paired_ratio
-from autotune.study.search import Search
+from autotune.study.session import Session
 
 #: What ``Result.space`` calls a measurement that searched nothing.
 SPACE = {"name": "one config", "candidates": 1, "merged": 0}
@@ -36,7 +36,7 @@ _REFERENCE = {
 
 
 @dataclass
-class Single(Search):
+class Single(Session):
     """Measure the user's own config, and its reference in turns with it.
 
     Args:
@@ -71,8 +71,8 @@ class Single(Search):
 
     def _undisturbed(self, candidate: Candidate, role: str) -> TrialRecord:
         """Measure a candidate, once more when the first ended for a reason outside it."""
-        record = self._probe(candidate, role)
-        return self._probe(candidate, role) if may_recover(record) else record
+        record = self.probe(candidate, role)
+        return self.probe(candidate, role) if may_recover(record) else record
 
 
 def reference_form(own: Candidate, facts: Facts) -> Candidate | None:

@@ -13,7 +13,8 @@ from autotune.probe.fake_machine import FakeMachine
 from autotune.probe.fake_script import Script
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.schema import Space
-from autotune.study.search import Limits, Search
+from autotune.study.search import Search
+from autotune.study.session import Limits
 from autotune.study.storage import IN_MEMORY, Store
 from tests.support.facts import GIB, budget_of
 

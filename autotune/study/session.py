@@ -1,0 +1,250 @@
+"""Measures candidates of one job and keeps what comes of it; what to measure is decided elsewhere.
+
+Every probe of a run goes through `Session.probe`: it becomes a record, is put on disk, told to
+Optuna and to whoever watches.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from autotune.core.candidate import Candidate
+from autotune.core.errors import EnvironmentUnable
+from autotune.core.job import Budget, Objective
+from autotune.core.measurement import ProbeReport
+from autotune.core.outcome import Ending, Outcome, Phase
+from autotune.core.result import Ratio, TrialRecord
+from autotune.knobs.changes import change_class
+from autotune.knobs.facts import Facts
+from autotune.knobs.rules import Verdict, judge
+from autotune.knobs.translate import settings
+from autotune.probe.classify import mixing_refused, spilled_by_time, starved
+from autotune.probe.protocol import ProbeSpec
+from autotune.probe.runner import Prober
+from autotune.spaces.enumerate import Enumerated
+from autotune.study.choose import score
+from autotune.study.objective import estimate
+from autotune.study.plan import EvalRows, probe_spec, verification
+from autotune.study.storage import Store
+
+#: As many probes may die of one cause that is not memory before the search stops (DESIGN.md 5.12).
+SAME_CAUSE_LIMIT = 3
+#: A verification runs ten times the updates of a probe and times none: it gets more time.
+VERIFICATION_TIMES = 5
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop.
+
+    Args:
+        trials: probes of the search, the baseline included.
+        search_s: seconds the search may take; None without a bound.
+        probe_s: seconds one probe may take.
+    """
+
+    trials: int
+    search_s: float | None
+    probe_s: float
+
+
+class Observer(Protocol):
+    """Whoever watches a search: the live table, the files, a test."""
+
+    def started(self, candidate: Candidate, role: str) -> None:
+        """A probe starts."""
+
+    def tick(self, seconds: float) -> None:
+        """A probe has been running this long."""
+
+    def finished(self, record: TrialRecord) -> None:
+        """A probe ended and is on disk."""
+
+
+@dataclass
+class Session:
+    """One job that is being measured, over an enumerated space.
+
+    Args:
+        facts: job, rows and machine.
+        space: the candidates.
+        model_dir: local directory probes build the model from.
+        rows_dir: folder of the prepared rows.
+        budget: memory the job may use.
+        prober: measures.
+        store: keeps.
+        limits: when to stop.
+        observer: watches.
+        eval_rows: rows the user's config evaluates on; None when it does not.
+    """
+
+    facts: Facts
+    space: Enumerated
+    model_dir: str
+    rows_dir: str
+    budget: Budget
+    prober: Prober
+    store: Store
+    limits: Limits
+    observer: Observer
+    eval_rows: EvalRows | None = None
+    trials: list[TrialRecord] = field(default_factory=list)
+    speedup: Ratio | None = None
+    _start: float = field(default_factory=time.monotonic)
+
+    @property
+    def objective(self) -> Objective:
+        """What is minimised."""
+        return self.facts.job.objective
+
+    def probe(self, candidate: Candidate, role: str, *, eval_batch: int = 1) -> TrialRecord:
+        translated = settings(candidate, self.facts)
+        spec = probe_spec(
+            candidate, translated, self.facts, self.model_dir, self.rows_dir, self.budget
+        )
+        options = translated.options
+        if role == "verification":
+            look = verification(translated, self.facts, self.eval_rows, eval_batch)
+            if eval_batch != int(self.facts.option("per_device_eval_batch_size") or 1):
+                options = {**options, "per_device_eval_batch_size": eval_batch}
+            spec = spec.model_copy(
+                update={"verification": look, "options": {**spec.options, **options}}
+            )
+        number = self.trials[-1].number + 1 if self.trials else 0
+        stored = None
+        if role == "search":
+            params = {n: self._searched(candidate, n) for n in self.space.choices}
+            stored = self.store.begin(params, self.space.choices, candidate.key)
+        self.observer.started(candidate, role)
+        try:
+            refused = judge(candidate, self.facts, own=role != "search")
+            report = (
+                self._judged(self._measure(spec, f"{number:04d}"))
+                if refused.valid
+                else _refused(refused)
+            )
+        except BaseException:
+            self.store.abandon(stored)
+            raise
+        measured = report.measurement
+        fits = report.ending.outcome is Outcome.FITS and measured is not None
+        mixes = candidate.get("packing") == "wrapped" or bool(measured and measured.documents_mix)
+        record = TrialRecord(
+            number=number,
+            candidate=candidate,
+            options=options,
+            env=translated.env,
+            pretruncate_tokens=translated.pretruncate_tokens,
+            changes="mixing" if mixes else change_class(candidate, self.facts),
+            note="documents in one row see each other" if mixes else "",
+            role=role,  # type: ignore[arg-type]
+            report=report,
+            estimate=(
+                estimate(candidate, translated, measured, self.facts)
+                if fits and measured is not None
+                else None
+            ),
+        )
+        self.trials.append(record)
+        self.store.finish(stored, record, *self._verdict(record))
+        self.observer.finished(record)
+        self._stop_at_one_cause()
+        return record
+
+    def _measure(self, spec: ProbeSpec, name: str) -> ProbeReport:
+        def probe(spec: ProbeSpec, name: str) -> ProbeReport:
+            longer = VERIFICATION_TIMES if spec.verification is not None else 1
+            deadline = longer * self.limits.probe_s
+            return self.prober.probe(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
+
+        report = probe(spec, name)
+        if report.ending.outcome is not Outcome.CRASHED or spec.cap_bytes is None:
+            return report
+        # Starved libraries die in many ways (a failed primitive, a signal). Look once more without
+        # the cap: a candidate that then runs and needs more than it had was out of memory.
+        room = int(0.9 * self.facts.device.free_bytes)
+        free = spec.model_copy(update={"cap_bytes": room, "memory_only": True})
+        second = probe(free, f"{name}-uncapped")
+        return starved(report, second, spec.cap_bytes)
+
+    def _judged(self, report: ProbeReport) -> ProbeReport:
+        """Return the report in the light of the other trials and of what the job allows."""
+        if "mixing" not in self.facts.job.allow:
+            report = mixing_refused(report)
+        return self._not_spilled(report)
+
+    def _not_spilled(self, report: ProbeReport) -> ProbeReport:
+        """Return the report, as `spilled` when its times say that a driver paged to the host."""
+        measured = report.measurement
+        if self.facts.device.kind == "cpu" or report.ending.outcome is not Outcome.FITS:
+            return report
+        others = [t.report.measurement for t in self.trials if t.estimate is not None]
+        known = [m for m in others if m is not None]
+        ending = spilled_by_time(measured, known) if measured is not None else None
+        if ending is None or measured is None:
+            return report
+        peak = measured.peaks.deciding_bytes
+        return report.model_copy(update={"ending": ending, "needed_bytes": peak})
+
+    def _verdict(self, record: TrialRecord) -> tuple[float | None, float | None]:
+        """Return the objective and the violation Optuna is told; None fails the trial."""
+        violation = self._violation(record)
+        if record.estimate is not None:
+            return score(record, self.objective)[0], violation
+        if record.report.ending.outcome.is_memory:
+            return self._worst(), violation
+        return None, None
+
+    def _violation(self, record: TrialRecord) -> float:
+        limit = self.budget.usable_bytes
+        measured = record.report.measurement
+        if record.report.ending.outcome.is_memory:
+            return max(0.01, (record.report.needed_bytes or limit) / limit - 1.0)
+        peak = measured.peaks.deciding_bytes if measured is not None else None
+        # It ran under the cap, so it fits: a resident peak a little above stays at the border.
+        return min(0.0, (peak or limit) / limit - 1.0)
+
+    def _worst(self) -> float:
+        known = [score(t, self.objective)[0] for t in self.trials if t.estimate is not None]
+        return max(known, default=1e9)
+
+    def _searched(self, candidate: Candidate, name: str) -> str | int | float | bool | None:
+        """Return the choice of a searched knob; absent or off-list ones take a listed value."""
+        values = self.space.choices[name]
+        value = candidate.get(name)
+        if any(value == v and type(value) is type(v) for v in values):
+            return value
+        if type(value) is int:
+            numbers = [v for v in values if type(v) is int]
+            larger = [v for v in numbers if v >= value]
+            if numbers:
+                return min(larger) if larger else max(numbers)
+        return values[0]
+
+    def _stop_at_one_cause(self) -> None:
+        """Stop when nothing ever fitted and the last probes all died of one non-memory cause."""
+        ends = [t.report.ending for t in self.trials]
+        last = ends[-SAME_CAUSE_LIMIT:]
+        if len(last) < SAME_CAUSE_LIMIT or any(e.outcome is Outcome.FITS for e in ends):
+            return
+        if any(e.outcome.is_memory for e in last) or len({_signature(e) for e in last}) > 1:
+            return
+        tail = " / ".join(last[-1].detail.strip().splitlines()[-2:])
+        raise EnvironmentUnable(
+            f"the first {len(last)} probes all ended the same way: {last[-1].reason}.",
+            f"{tail} The whole log is {self.trials[-1].report.log_file}.",
+        )
+
+
+def _signature(ending: Ending) -> tuple[Outcome, str]:
+    """Return what two endings of one cause share: addresses, sizes and counts differ."""
+    return ending.outcome, re.sub(r"0x[0-9a-fA-F]+|\d+", "#", ending.reason)
+
+
+def _refused(verdict: Verdict) -> ProbeReport:
+    """Return what is known of a config a rule is against; no probe is spent on it."""
+    ending = Ending(outcome=Outcome.INVALID, phase=Phase.LOAD, reason=verdict.reason)
+    return ProbeReport(ending=ending)
