@@ -36,8 +36,8 @@ from autotune.intake.request import (
     save_request,
     with_absolute_paths,
 )
-from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.facts import Facts
+from autotune.knobs.versions import canonical_options
 from autotune.probe.launch import open_launcher
 from autotune.probe.progress import and_progress
 from autotune.probe.protocol import Prepared, PrepareSpec, write_document
@@ -227,7 +227,8 @@ class _Run:
         prepared = runner.prepare(spec, deadline_s=deadline, tick=tick)
         self._launcher.preload(prepared.model.model_type)
         facts = facts_of(self._job, prepared, self._out_dir / "prepared")
-        pinned = {k: facts.job.options[k] for k in self._request.set_options if k in BY_NAME}
+        fixed = canonical_options(self._request.set_options)
+        pinned = {k: facts.job.options[k] for k in fixed if k in facts.job.options}
         plan = Plan(
             facts=facts,
             prepared=prepared,
@@ -242,7 +243,8 @@ class _Run:
     def _prepare_search(self, plan: Plan, runner: Runner) -> None:
         save_request(self._request, self._out_dir)
         store = Store(self._out_dir, self._request.storage, _frozen(plan, self._space, self._job))
-        resolved = {k: v for k, v in plan.prepared.options.items() if k not in self._job.options}
+        written = canonical_options(self._job.options)
+        resolved = {k: v for k, v in plan.prepared.options.items() if k not in written}
         self._described = Run(
             job=self._job.model_copy(update={"options": {**self._job.options, **resolved}}),
             facts=plan.facts,

@@ -15,8 +15,9 @@ def worst_rows(lengths: Lengths, *, batch: int, max_length: int | None) -> list[
     """Return the row sets whose micro-batch can need the most memory, without repeats.
 
     The first set makes the most padded tokens (the longest rows after the cut; among equals those
-    with most labels), the next the most label tokens; for preference rows one more has the longest
-    chosen and rejected together. Rows TRL drops after the cut are never among them.
+    with most labels), the next the most label tokens, the next the longest row beside those; for
+    preference rows one more has the longest chosen and rejected together. Rows TRL drops after the
+    cut are never among them.
 
     Args:
         lengths: the rows, uncut.
@@ -27,6 +28,10 @@ def worst_rows(lengths: Lengths, *, batch: int, max_length: int | None) -> list[
     cut = lengths.cut(max_length)
     labels = lengths.labels_within(max_length)
     orders = [_top(rows, batch, cut, labels), _top(rows, batch, labels, cut)]
+    if orders[0]:
+        # A padded batch is as wide as its longest row, whatever the others are.
+        widest = orders[0][0]
+        orders.append([widest, *(row for row in orders[1] if row != widest)][:batch])
     if lengths.chosen is not None and lengths.rejected is not None:
         orders.append(_top(rows, batch, lengths.chosen + lengths.rejected, cut))
     distinct: dict[frozenset[int], list[int]] = {}

@@ -39,16 +39,22 @@ def write_dataset(result: Result, out_dir: Path) -> Path | None:
 
 def _write(profile: DatasetProfile, cut: int | None, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
+    stamp = target.with_suffix(".made-of")
+    made_of = f"{profile.fingerprint} {cut}"
+    if target.exists() and stamp.exists() and stamp.read_text("utf-8") == made_of:
+        return
+    stamp.unlink(missing_ok=True)
     if cut is not None:
         _write_cut(Path(profile.rows_dir), cut, target)
+        stamp.write_text(made_of, encoding="utf-8")
         return
     if profile.converted_file is None:
         return
     source = Path(profile.converted_file)
-    if not target.exists() or target.stat().st_size != source.stat().st_size:
-        part = target.with_suffix(".part")
-        shutil.copyfile(source, part)
-        part.replace(target)
+    part = target.with_suffix(".part")
+    shutil.copyfile(source, part)
+    part.replace(target)
+    stamp.write_text(made_of, encoding="utf-8")
 
 
 def _write_cut(rows_dir: Path, length: int, target: Path) -> None:

@@ -51,24 +51,6 @@ LOCATION_FIELDS = (
     "dataset_test_split",
     "datasets",
 )
-#: Keys TRL hands on to ``accelerate launch``; never part of a trainer's config.
-LAUNCH_FIELDS = (
-    "accelerate_config",
-    "config_file",
-    "num_processes",
-    "num_machines",
-    "machine_rank",
-    "main_process_ip",
-    "main_process_port",
-    "mixed_precision",
-    "multi_gpu",
-    "gpu_ids",
-    "dynamo_backend",
-    "num_cpu_threads_per_process",
-    "use_deepspeed",
-    "use_fsdp",
-    "zero_stage",
-)
 #: Facts of the machine that measured: given back only when the user's own file states them.
 MACHINE_FACTS = ("use_cpu", "no_cuda", "use_mps_device", "local_rank", "ddp_backend")
 #: What a probe replaces to stay without side effects; the user's own value always comes back.

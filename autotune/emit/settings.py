@@ -25,6 +25,7 @@ from autotune.emit.changes import (
 from autotune.emit.location import Location, locate_rows
 from autotune.emit.values import typed
 from autotune.emit.variables import merge_env
+from autotune.knobs.isolation import LAUNCH_FIELDS
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Settings:
             *fields.MODEL_FIELDS,
             *fields.SCRIPT_FIELDS,
             *fields.MIXTURE_FIELDS,
-            *fields.LAUNCH_FIELDS,
+            *LAUNCH_FIELDS,
         }
         return {k: v for k, v in self.options.items() if k not in elsewhere}
 

@@ -15,6 +15,16 @@ from autotune.core.units import parse_ratio
 from autotune.emit.read_config import UserConfig, parse_user_config, read_user_config
 from autotune.intake.request import Request
 
+#: Keys of a TRL YAML that ``--set`` cannot give, and what does.
+_ELSEWHERE = {
+    "model_name_or_path": "--model",
+    "dataset_name": "--dataset",
+    "datasets": "--dataset, or a --config with a datasets block,",
+    "dataset_config": "--dataset-config",
+    "dataset_train_split": "--dataset-train-split",
+    "dataset_test_split": "--dataset-test-split",
+}
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -48,6 +58,9 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
             f"this version cannot do this for the {trainer.value} trainer yet.",
             f"It can for {', '.join(t.value for t in known)}.",
         )
+    for name, option in _ELSEWHERE.items():
+        if name in request.set_options:
+            raise BadInput(f"--set {name} would be ignored.", f"Use {option} for it.")
     for change in request.allow:
         if change not in ALLOWABLE:
             raise BadInput(
@@ -121,6 +134,8 @@ def _absolute(name: str) -> str:
     """
     path = Path(name).expanduser()
     try:
+        if path.name == "config.json" and path.is_file():
+            path = path.parent  # the model is the folder
         return str(path.resolve()) if path.exists() else name
     except (OSError, ValueError) as error:
         raise BadInput(

@@ -25,7 +25,7 @@ def change_class(candidate: Candidate, facts: Facts) -> Change:
         return "mixing"
     if facts.moe and _splits_differently(candidate, facts):
         return "model"
-    if candidate.get("packing", "none") != "none" or _cuts_differently(candidate, facts):
+    if _packs_differently(candidate, facts) or _cuts_differently(candidate, facts):
         return "data"
     return "neutral"
 
@@ -33,6 +33,15 @@ def change_class(candidate: Candidate, facts: Facts) -> Change:
 def _splits_differently(candidate: Candidate, facts: Facts) -> bool:
     name = "per_device_train_batch_size"
     return bool(candidate.get(name) != facts.option(name))
+
+
+def _packs_differently(candidate: Candidate, facts: Facts) -> bool:
+    """Whether rows are put together otherwise than in the user's config."""
+    own = str(facts.option("packing_strategy")) if facts.option("packing") else "none"
+    mine = candidate.get("packing", "none")
+    return mine != own or (
+        mine != "none" and candidate.get("max_length") != facts.option("max_length")
+    )
 
 
 def _cuts_differently(candidate: Candidate, facts: Facts) -> bool:

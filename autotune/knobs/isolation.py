@@ -70,6 +70,25 @@ LAUNCHER_ENV = (
     "MASTER_PORT",
 )
 
+#: Keys of a TRL YAML that TRL's command line hands to ``accelerate launch``; no probe uses them.
+LAUNCH_FIELDS = (
+    "accelerate_config",
+    "config_file",
+    "num_processes",
+    "num_machines",
+    "machine_rank",
+    "main_process_ip",
+    "main_process_port",
+    "mixed_precision",
+    "multi_gpu",
+    "gpu_ids",
+    "dynamo_backend",
+    "num_cpu_threads_per_process",
+    "use_deepspeed",
+    "use_fsdp",
+    "zero_stage",
+)
+
 #: Credentials and tracker addresses; preparation may need the hub's, probes are given none.
 SECRET_ENV = (
     "HF_TOKEN",

@@ -168,6 +168,7 @@ RULES: tuple[Rule, ...] = (
 
 #: Rules the user's own config is not held to: it is measured as it is.
 _FOR_CANDIDATES_ONLY = (
+    length_within_positions,
     batch_within_the_rows,
     enough_is_kept,
     effective_batch_held,

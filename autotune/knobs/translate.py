@@ -136,7 +136,22 @@ def _same_samples(sequences: float, facts: Facts) -> dict[str, Any]:
             scaled = max(1, round(value * factor))
             if scaled != value:
                 found[name] = scaled
-    return found
+    return {**found, **_save_with_eval(found, facts)}
+
+
+def _save_with_eval(found: dict[str, Any], facts: Facts) -> dict[str, Any]:
+    """Keep saving a multiple of evaluating where the best model is to be found again.
+
+    transformers refuses ``load_best_model_at_end`` otherwise (``TrainingArguments``).
+    """
+    eval_steps, save_steps = facts.option("eval_steps"), facts.option("save_steps")
+    if "eval_steps" not in found and "save_steps" not in found:
+        return {}
+    if not facts.option("load_best_model_at_end") or not eval_steps or not save_steps:
+        return {}
+    times = max(1, round(save_steps / eval_steps))
+    scaled = found.get("eval_steps", int(eval_steps))
+    return {"eval_steps": scaled, "save_steps": times * scaled}
 
 
 def _differs(name: str, value: Any, facts: Facts) -> bool:

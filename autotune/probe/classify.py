@@ -144,7 +144,7 @@ def _classify(seen: Observed) -> tuple[Ending, int | None]:
         return Ending(
             outcome=Outcome.CRASHED, phase=Phase.LOAD, reason=reason, detail=seen.log_tail
         ), None
-    return _ran(seen.measurement, seen.device_total_bytes)
+    return _ran(seen.measurement, seen)
 
 
 def starved(crashed: ProbeReport, uncapped: ProbeReport, cap_bytes: int) -> ProbeReport:
@@ -270,8 +270,9 @@ def _needed(seen: Observed, text: str) -> int | None:
     return max(seen.cap_bytes, requested) if seen.cap_bytes is not None else requested or None
 
 
-def _ran(measurement: Measurement, total_bytes: int | None) -> tuple[Ending, int | None]:
+def _ran(measurement: Measurement, seen: Observed) -> tuple[Ending, int | None]:
     """Judge a probe that ran to its end: it must really have trained (DESIGN.md 5.12)."""
+    total_bytes = seen.device_total_bytes
     steps = [*measurement.memory_steps, *measurement.timed_steps]
     if not measurement.memory_steps:
         return _nothing("no step was run"), None
@@ -279,6 +280,11 @@ def _ran(measurement: Measurement, total_bytes: int | None) -> tuple[Ending, int
     if total_bytes is not None and peak is not None and peak > total_bytes:
         reason = f"its peak of {show_bytes(peak)} is above the device's {show_bytes(total_bytes)}"
         return Ending(outcome=Outcome.SPILLED, phase=Phase.STEADY, reason=reason), peak
+    cap = None if seen.device == "cpu" else seen.cap_bytes
+    if cap is not None and peak is not None and peak > cap:
+        # The cap holds torch's allocator; what kernels and libraries take beside it shows here.
+        reason = f"it needs {show_bytes(peak)}, more than the cap of {show_bytes(cap)}"
+        return Ending(outcome=Outcome.OOM_DEVICE, phase=Phase.STEADY, reason=reason), peak
     if any(step.loss is None for step in steps) or None in measurement.grad_norms:
         return Ending(
             outcome=Outcome.NON_FINITE,

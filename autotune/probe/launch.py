@@ -47,10 +47,11 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the user's environment less a launcher's names, plus what isolation asks for.
 
     Args:
-        extra: variables of the job or of a candidate; they win.
+        extra: variables of the job or of a candidate; isolation wins over them.
     """
     kept = {k: v for k, v in os.environ.items() if k not in LAUNCHER_ENV}
-    return {**kept, **CHILD_ENV, **(extra or {})}
+    own = {k: v for k, v in (extra or {}).items() if k not in LAUNCHER_ENV}
+    return {**kept, **own, **CHILD_ENV}
 
 
 class _Lifeline:

@@ -34,11 +34,14 @@ class RowPlan(Frozen):
         worst: row sets for the memory phase of unpacked candidates; the maximum decides.
         paired: the stratified sample every unpacked candidate is timed on.
         block: the block of up to 1000 rows packed candidates pack and are timed on.
+        batch: rows a micro-batch holds on the whole data set: the candidate's batch, or all
+            (packed) rows when there are fewer; None takes the candidate's.
     """
 
     worst: tuple[tuple[int, ...], ...]
     paired: tuple[int, ...]
     block: tuple[int, ...]
+    batch: int | None = None
 
 
 class Verification(Frozen):

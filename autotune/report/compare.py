@@ -207,7 +207,7 @@ def _options(baseline: Result, current: Result) -> Iterator[tuple[str, Any, Any]
 
 def _parameters(trial: TrialRecord | None) -> Any:
     found = trial.report.measurement if trial else None
-    return found.parameters.get("all") if found else None
+    return found.parameters.get("total") if found else None
 
 
 def _shown(value: object) -> str:

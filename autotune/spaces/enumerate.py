@@ -45,7 +45,8 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
     Args:
         space: the choices to try.
         facts: job, rows and machine.
-        pinned: knobs the user fixed with ``--set``; only that choice is tried.
+        pinned: options the user fixed with ``--set``; knobs among them are not searched, and a
+            fixed packing strategy is the only one tried.
     """
     dimensions = space.dimensions()
     own = user_candidate(facts)
@@ -53,6 +54,11 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
     choices = {
         n: _choices(n, d, facts, own, packs) for n, d in dimensions.items() if n not in pinned
     }
+    strategy = pinned.get("packing_strategy")
+    if strategy is not None and "packing" in choices:
+        choices["packing"] = tuple(c for c in ("none", strategy) if c in choices["packing"]) or (
+            strategy,
+        )
     fixed = {n: _possible(n, v, facts) for n, v in own.knobs.items() if n not in choices}
     seen: dict[str, Candidate] = {}
     against: dict[str, Counter[str]] = {}

@@ -9,6 +9,7 @@ import numpy as np
 from autotune.core.candidate import Candidate
 from autotune.core.job import Budget
 from autotune.core.lengths import Lengths
+from autotune.core.packing import BLOCK_ROWS
 from autotune.core.rows import packing_block, paired_rows, worst_rows
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import Settings
@@ -50,19 +51,23 @@ def probe_spec(
 
 def row_plan(candidate: Candidate, facts: Facts) -> RowPlan:
     """Return the rows a candidate is measured on; only the seed and the data decide them."""
-    if candidate.get("packing", "none") != "none":
+    batch = int(candidate.get("per_device_train_batch_size") or 1)
+    packing = candidate.get("packing", "none")
+    if packing != "none":
         block = packing_block(facts.lengths, seed=facts.job.seed)
-        return RowPlan(worst=(), paired=(), block=tuple(block))
+        rows = facts.packed_rows(int(candidate.get("max_length") or 1), str(packing))
+        return RowPlan(worst=(), paired=(), block=tuple(block), batch=min(batch, max(1, rows)))
     length = candidate.get("max_length")
     worst = worst_rows(
         facts.lengths,
-        batch=int(candidate.get("per_device_train_batch_size") or 1),
+        batch=batch,
         max_length=None if length is None else int(length),
     )
     return RowPlan(
         worst=tuple(tuple(rows) for rows in worst),
         paired=tuple(paired_rows(facts.lengths, seed=facts.job.seed)),
         block=(),
+        batch=min(batch, len(facts.lengths)),
     )
 
 
@@ -93,7 +98,10 @@ def verification(
     longest: tuple[int, ...] = ()
     if eval_rows is not None:
         order = np.argsort(-eval_rows.lengths.tokens, kind="stable")
-        longest = tuple(int(row) for row in order[: 2 * eval_batch])
+        # Packed evaluation needs enough documents for whole batches of full rows.
+        packs = facts.option("eval_packing")
+        packs = settings.options.get("packing", facts.option("packing")) if packs is None else packs
+        longest = tuple(int(row) for row in order[: BLOCK_ROWS if packs else 2 * eval_batch])
     return Verification(
         save=str(facts.option("save_strategy")) != "no",
         eval_rows_dir=None if eval_rows is None else eval_rows.rows_dir,

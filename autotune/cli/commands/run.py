@@ -44,7 +44,12 @@ def run(
         int | None, typer.Option(help="Sequences per update. Default: the config's own.", min=1)
     ] = None,
     trials: Annotated[int, typer.Option(help="Most probes of the search.", min=1)] = DEFAULT_TRIALS,
-    timeout: Annotated[str | None, typer.Option(help="Longest search, such as 10m.")] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            help="Longest search, such as 10m; confirming and verifying the winner come after."
+        ),
+    ] = None,
     probe_timeout: Annotated[str, typer.Option(help="Longest single probe.")] = "2m",
     allow: Annotated[
         str | None,

@@ -82,7 +82,12 @@ def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
         probe.run()
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
         failure = _failure(error, probe.phase, probe.step)
-    return Reply(failure=failure, measurement=probe.measurement())
+    try:
+        measurement = probe.measurement()
+    except Exception as error:  # noqa: BLE001  (a broken device refuses to hand out its losses)
+        failure = failure or _failure(error, probe.phase, probe.step)
+        measurement = None
+    return Reply(failure=failure, measurement=measurement)
 
 
 def _failure(error: Exception, phase: Phase, step: int) -> Failure:

@@ -56,30 +56,42 @@ def batch_of(facts: RowFacts, rows: list[int]) -> BatchFacts:
 
 
 def worst_batches(facts: RowFacts, batch: int) -> list[BatchFacts]:
-    """Return the row sets that can need most memory: most padded tokens, most label tokens.
+    """Return the row sets that can need most memory.
+
+    They have the most padded tokens, the most label tokens, and the widest row among the rows with
+    most labels (a padded batch is as wide as its longest row, whatever the others are).
 
     Args:
-        facts: the prepared rows.
-        batch: rows per micro-batch, at most as many as there are.
+        facts: the prepared rows, a sample when they are packed.
+        batch: rows per micro-batch; rows of a sample repeat when it has fewer.
     """
     sets: list[list[int]] = []
-    for key in (facts.tokens, facts.labels):
-        order = np.lexsort((np.arange(key.size), -facts.tokens, -key))
-        chosen = [int(i) for i in order[:batch]]
+    by_labels = _order(facts.labels, facts.tokens)
+    widest = int(_order(facts.tokens, facts.labels)[0])
+    mixed = [widest, *(int(i) for i in by_labels if int(i) != widest)]
+    for order in (_order(facts.tokens, facts.labels), by_labels, mixed):
+        chosen = [int(i) for i in np.resize(np.asarray(order), batch)]
         if sorted(chosen) not in [sorted(s) for s in sets]:
             sets.append(chosen)
     return [batch_of(facts, s) for s in _not_dominated(facts, sets)]
 
 
+def _order(first: IntArray, then: IntArray) -> IntArray:
+    """Return rows from highest to lowest in ``first``, then in ``then``, then earliest."""
+    return np.lexsort((np.arange(first.size), -then, -first))
+
+
 def _not_dominated(facts: RowFacts, sets: list[list[int]]) -> list[list[int]]:
-    """Drop a set that another equals in labels and widths: it cannot need more memory."""
-    first, *rest = sets
-    kept = [first]
-    for other in rest:
-        more_labels = facts.labels[other].sum() > facts.labels[first].sum()
-        if more_labels:
-            kept.append(other)
-    return kept
+    """Drop a set when an earlier one is at least as wide, as full and as rich in labels."""
+    kept: list[tuple[int, int, int]] = []
+    out: list[list[int]] = []
+    for rows in sets:
+        tokens, labels = facts.tokens[rows], facts.labels[rows]
+        size = (int(tokens.max()), int(tokens.sum()), int(labels.sum()))
+        if not any(all(a >= b for a, b in zip(k, size, strict=True)) for k in kept):
+            kept.append(size)
+            out.append(rows)
+    return out
 
 
 def timed_batches(

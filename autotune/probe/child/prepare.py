@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.environment import Device
-from autotune.core.errors import BadInput, EnvironmentUnable, nearest
+from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet, nearest
 from autotune.core.job import Job
+from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.needs import missing_package
 from autotune.knobs.versions import canonical_options
 from autotune.probe.child.inspect import choose_device, inspect_environment
@@ -39,6 +40,8 @@ _DEFAULTS = (
     "warmup_steps",
     "save_steps",
     "eval_steps",
+    "eval_packing",
+    "load_best_model_at_end",
     "save_strategy",
     "logging_steps",
     "train_sampling_strategy",
@@ -47,6 +50,14 @@ _DEFAULTS = (
     "truncation_mode",
     "loss_type",
     "optim",
+)
+
+
+_POSITIVE = (
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "max_length",
 )
 
 
@@ -107,6 +118,7 @@ def _resolve_options(job: Job, device: Device, notices: list[str]) -> dict[str, 
     from autotune.training.arguments import parse_options
 
     options = canonical_options(job.options)
+    options = {k: v for k, v in options.items() if k not in LAUNCH_FIELDS}
     # TRL's default (bf16) is refused on a CPU unless it is told that the CPU is meant, and on a
     # GPU without bf16; precision is resolved here so that no probe fails for it.
     on_cpu = {"use_cpu": True} if device.kind == "cpu" else {}
@@ -124,7 +136,28 @@ def _resolve_options(job: Job, device: Device, notices: list[str]) -> dict[str, 
         if name not in options:
             parsed.pop(name)
     _check_packages(parsed)
+    _check_values(parsed)
     return parsed
+
+
+def _check_values(options: dict[str, Any]) -> None:
+    """Check what TRL's parser lets through and the arithmetic of a search cannot use.
+
+    Raises:
+        BadInput: a batch, an accumulation or a length is not a whole number above zero.
+        EnvironmentUnable: the option is one this version cannot measure.
+    """
+    for name in _POSITIVE:
+        value = options.get(name, 1)
+        if name == "max_length" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise BadInput(f"{name} is {value!r}, expected a whole number above zero.")
+    if options.get("truncation_mode") == "keep_end":
+        raise NotBuiltYet(
+            "truncation_mode keep_end is not measured by this version (TRL has deprecated it).",
+            "Use keep_start, or max_length null.",
+        )
 
 
 def _check_packages(options: dict[str, Any]) -> None:

@@ -160,8 +160,8 @@ class Probe:
         packing = bool(spec.options.get("packing", False))
         facts = facts_of(trainer.train_dataset, padding_free=bool(trainer.padding_free))
         self._facts = facts
-        batch = min(int(trainer.args.per_device_train_batch_size), facts.tokens.size)
-        # With fewer rows than a batch holds, TRL trains on what there is.
+        # With fewer rows in the whole data set than a batch holds, TRL trains on what there is.
+        batch = spec.plan.batch or int(trainer.args.per_device_train_batch_size)
         trainer.args.per_device_train_batch_size = trainer._train_batch_size = batch
         worst = worst_batches(facts, batch)
         self._worst: tuple[BatchFacts, ...] = tuple(worst)

@@ -5,6 +5,7 @@ Rows are copied out of the memory-mapped file, so that TRL's own ``map`` calls w
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -53,13 +54,15 @@ def facts_of(prepared: Any, *, padding_free: bool) -> RowFacts:
     columns = prepared.column_names
     data = prepared.to_dict()
     tokens = np.asarray([len(ids) for ids in data["input_ids"]], dtype=np.int64)
-    labels = np.asarray(
-        [sum(label != -100 for label in row[1:]) for row in data["labels"]], dtype=np.int64
-    )
     parts = data["seq_lengths"] if "seq_lengths" in columns else [[int(n)] for n in tokens]
     sequences = np.asarray([len(p) for p in parts], dtype=np.int64)
-    if padding_free:
-        labels = np.maximum(labels - (sequences - 1), 0)
+    labels = np.asarray(
+        [
+            _trained(row, documents if padding_free else documents[:1])
+            for row, documents in zip(data["labels"], parts, strict=True)
+        ],
+        dtype=np.int64,
+    )
     return RowFacts(
         tokens=tokens,
         labels=labels,
@@ -69,3 +72,9 @@ def facts_of(prepared: Any, *, padding_free: bool) -> RowFacts:
             data[SOURCE_COLUMN] if SOURCE_COLUMN in columns else [-1] * tokens.size, dtype=np.int64
         ),
     )
+
+
+def _trained(labels: list[int], documents: list[int]) -> int:
+    """Count the labels of a row that are trained on: the first token of a document never is."""
+    starts = {0, *itertools.accumulate(documents[:-1])}
+    return sum(label != -100 and at not in starts for at, label in enumerate(labels))

@@ -72,6 +72,8 @@ def _why_unsafe() -> str:
 
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "a library opened CUDA while it was imported"
+    if torch.version.cuda is not None and torch.cuda._device_count_nvml() < 0:
+        return "NVML is not usable here, and asking CUDA itself would open it before the fork"
     if threading.active_count() > 1:
         names = ", ".join(t.name for t in threading.enumerate()[1:])
         return f"libraries started Python threads while they were imported ({names})"

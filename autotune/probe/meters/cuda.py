@@ -109,8 +109,7 @@ class CudaCap:
         self._torch = torch
         self._index = index
         torch.zeros(1, device=f"cuda:{index}")
-        free_bytes, self._total_bytes = torch.cuda.mem_get_info(index)
-        self._start_used_bytes = self._total_bytes - free_bytes
+        _, self._total_bytes = torch.cuda.mem_get_info(index)
 
     def enforce(self, budget_bytes: int) -> None:
         """Cap the allocator at the budget minus the context this process already holds."""

@@ -234,7 +234,16 @@ def test_a_peak_above_the_device_has_spilled_without_an_exception() -> None:
     ending, needed = classify(seen(measurement=measured, device_total_bytes=16 * GIB))
     assert ending.outcome is Outcome.SPILLED
     assert needed == 30 * GIB
-    assert ended(measurement=measured, device_total_bytes=None).outcome is Outcome.FITS
+    unknown = ended(measurement=measured, device_total_bytes=None, cap_bytes=None)
+    assert unknown.outcome is Outcome.FITS
+
+
+def test_a_gpu_peak_above_the_cap_does_not_fit_although_the_allocator_kept_to_it() -> None:
+    # Kernels and libraries take memory beside the allocator, which the cap cannot hold.
+    measured = measurement_of(peaks=Peaks(reserved_bytes=4 * GIB, process_bytes=5 * GIB))
+    ending, needed = classify(seen(measurement=measured, cap_bytes=4 * GIB))
+    assert ending.outcome is Outcome.OOM_DEVICE
+    assert needed == 5 * GIB
 
 
 def test_steps_ten_times_slower_than_others_of_their_shape_have_spilled() -> None:

@@ -65,4 +65,4 @@ def test_a_process_keeps_the_users_environment_less_a_launchers_names(
     assert made["MY_OWN"] == "kept"
     assert made["WANDB_MODE"] == CHILD_ENV["WANDB_MODE"] == "disabled"
     assert made["EXTRA"] == "1"
-    assert made["TQDM_DISABLE"] == "0", "the job's own variables win"
+    assert made["TQDM_DISABLE"] == "1", "isolation wins over the job's own variables"
