@@ -1,0 +1,72 @@
+"""Which micro-batches a probe runs: the worst for memory, whatever order rows come in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.core.errors import BadInput, NotBuiltYet
+from autotune.probe.child.batches import RowFacts, worst_batches
+from autotune.probe.child.prepare import _check_values
+from autotune.probe.child.rows import _trained
+
+
+def facts(tokens: list[int], labels: list[int]) -> RowFacts:
+    """Return rows of one document each."""
+    size = len(tokens)
+    return RowFacts(
+        tokens=np.asarray(tokens, dtype=np.int64),
+        labels=np.asarray(labels, dtype=np.int64),
+        sequences=np.ones(size, dtype=np.int64),
+        longest=np.asarray(tokens, dtype=np.int64),
+        source=np.arange(size),
+    )
+
+
+def test_rows_that_are_all_trained_have_one_worst_batch_the_longest() -> None:
+    (worst,) = worst_batches(facts([5, 90, 7, 80, 3], [4, 89, 6, 79, 2]), 2)
+    assert (1, 3) == worst.rows
+
+
+def test_one_long_row_beside_label_rich_ones_is_a_worst_batch_of_its_own() -> None:
+    # A padded batch is as wide as its longest row; kernels that score labelled positions only
+    # need most when the others are full of labels.
+    tokens, labels = [1000] * 8 + [200] * 50, [2] * 8 + [190] * 50
+    batches = worst_batches(facts(tokens, labels), 8)
+    shapes = [(max(tokens[r] for r in b.rows), b.label_tokens) for b in batches]
+    assert (1000, 16) in shapes
+    assert (1000, 2 + 7 * 190) in shapes
+
+
+def test_a_sample_of_packed_rows_is_repeated_up_to_the_true_batch() -> None:
+    (worst,) = worst_batches(facts([512, 500, 490], [511, 499, 489]), 8)
+    assert 8 == len(worst.rows)
+    assert 0 in worst.rows
+
+
+def test_the_first_token_of_every_flattened_document_is_not_trained_on() -> None:
+    one_label_each = [-100] * 9 + [1]
+    assert 3 == _trained(one_label_each * 3, [10, 10, 10])
+    assert 27 == _trained([1] * 30, [10, 10, 10])
+    assert 29 == _trained([1] * 30, [30])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("per_device_train_batch_size", 0),
+        ("gradient_accumulation_steps", 0),
+        ("per_device_train_batch_size", [8]),
+        ("max_length", -5),
+        ("max_length", 512.0),
+    ],
+)
+def test_numbers_a_search_cannot_use_are_refused_by_name(option: str, value: object) -> None:
+    with pytest.raises(BadInput, match=f"{option} is .*expected a whole number above zero"):
+        _check_values({option: value})
+
+
+def test_rows_cut_at_their_start_are_refused_rather_than_measured_wrongly() -> None:
+    with pytest.raises(NotBuiltYet, match="keep_end"):
+        _check_values({"truncation_mode": "keep_end"})
+    _check_values({"truncation_mode": "keep_start", "max_length": None})
