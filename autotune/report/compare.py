@@ -176,7 +176,9 @@ def _differences(
     }
     old, new = baseline.environment.versions, current.environment.versions
     pairs |= {name: (old.get(name), new.get(name)) for name in sorted({*old, *new})}
-    pairs["parameters"] = (_parameters(before), _parameters(now))
+    parameters = (_parameters(before), _parameters(now))
+    if None not in parameters:  # what did not run is judged by that, not as another model
+        pairs["parameters"] = parameters
     for name, (one, two) in pairs.items():
         if one != two:
             yield f"{name}: {_shown(one)} in the baseline, {_shown(two)} now", True

@@ -6,6 +6,7 @@ Computes nothing that was not measured; knows no format.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from autotune.core.result import Result, TrialRecord
@@ -144,11 +145,13 @@ def facts(result: Result) -> list[Fact]:
     if other is None or other.estimate is None or result.best == result.reference:
         other = None
     b, o = best.estimate, other.estimate if other else None
+    rate = in_turns(result, best, "useful_tokens_per_s")
+    seconds = in_turns(result, best, "pass_seconds")
+    rate_before = other and in_turns(result, other, "useful_tokens_per_s")
+    seconds_before = other and in_turns(result, other, "pass_seconds")
     rows = [
-        _fact(
-            "Useful tokens per second", b.useful_tokens_per_s, o and o.useful_tokens_per_s, _rate
-        ),
-        _fact("Time for one pass", b.pass_seconds, o and o.pass_seconds, show_duration, less=True),
+        _fact("Useful tokens per second", rate, rate_before, _rate),
+        _fact("Time for one pass", seconds, seconds_before, show_duration, less=True),
         _fact("Label tokens kept", b.retention_ratio, o and o.retention_ratio, show_ratio),
         _fact("Padding computed", b.padding_ratio, o and o.padding_ratio, show_ratio, less=True),
     ]
@@ -158,6 +161,27 @@ def facts(result: Result) -> list[Fact]:
             _fact("Peak memory", peak, peak_before, lambda n: show_bytes(int(n)), less=True)
         )
     return rows
+
+
+def in_turns(result: Result, trial: TrialRecord, name: str) -> float:
+    """Return a time or a rate of a fitting trial as it was when winner and reference took turns.
+
+    Single measurements minutes apart differ by what else the machine did; the median of the turns
+    is what the speed-up was made from. Without turns it is the trial's own number.
+
+    Args:
+        result: the result the trial is of.
+        trial: the winner or the reference.
+        name: field of `Estimate`.
+    """
+    assert trial.estimate is not None
+    key = trial.candidate.key
+    turns = [
+        getattr(t.estimate, name)
+        for t in result.trials
+        if t.role == "confirmation" and t.candidate.key == key and t.estimate is not None
+    ]
+    return float(median(turns)) if turns else float(getattr(trial.estimate, name))
 
 
 def settings(result: Result) -> list[Setting]:
