@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Measuring processes share few cores with the test suite here: waiting threads must not spin.
 TEST_ENV := OMP_WAIT_POLICY=passive AUTOTUNE_CACHE=$(CURDIR)/.make/cache HF_HUB_OFFLINE=1
 
-.PHONY: setup demo test check bench-probe bench-search bench-dataset test-oldest bench-predict gpu-check clean
+.PHONY: setup demo test check bench-probe bench-search bench-dataset bench-real test-oldest bench-predict gpu-check clean
 
 setup: $(READY)
 
@@ -35,6 +35,9 @@ bench-search: $(READY)
 
 test-oldest bench-predict gpu-check:
 	@echo "make $@ is not built in this version" >&2; exit 4
+
+bench-real: $(READY)
+	$(BIN)/python -m pytest -m bench tests/bench/bench_real_data.py --timeout=3600
 
 bench-dataset: $(READY)
 	$(BIN)/python tests/bench/bench_dataset.py

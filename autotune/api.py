@@ -166,6 +166,7 @@ class _Run:
         self._watch = watcher
         self._repeats = repeats
         self._start = time.monotonic()
+        self._earlier_s = 0.0  # what a resumed search had already cost
         self._job, self._origin = build_job(request)
         self._limits = _limits(request)
         self._memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
@@ -243,6 +244,7 @@ class _Run:
     def _prepare_search(self, plan: Plan, runner: Runner) -> None:
         save_request(self._request, self._out_dir)
         store = Store(self._out_dir, self._request.storage, _frozen(plan, self._space, self._job))
+        self._earlier_s = sum(t.report.wall_seconds for t in store.records())
         written = canonical_options(self._job.options)
         resolved = {k: v for k, v in plan.prepared.options.items() if k not in written}
         self._described = Run(
@@ -293,7 +295,7 @@ class _Run:
             self._described,
             tuple(self._search.trials),
             speedup=self._search.speedup,
-            seconds=time.monotonic() - self._start,
+            seconds=self._earlier_s + time.monotonic() - self._start,
             interrupted=interrupted,
         )
         if self._repeats is not None:
