@@ -28,16 +28,16 @@ check: $(READY)
 	PYTHONPATH=. $(BIN)/lint-imports
 
 bench-probe: $(READY)
-	$(BIN)/python -m pytest -m bench tests/bench/bench_probe.py --timeout=3600
+	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_probe.py --timeout=3600
 
 bench-search: $(READY)
-	$(BIN)/python -m pytest -m bench tests/bench/bench_landscape.py tests/bench/bench_search.py --timeout=3600
+	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_landscape.py tests/bench/bench_search.py --timeout=3600
 
 test-oldest bench-predict gpu-check:
 	@echo "make $@ is not built in this version" >&2; exit 4
 
 bench-real: $(READY)
-	$(BIN)/python -m pytest -m bench tests/bench/bench_real_data.py --timeout=3600
+	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_real_data.py --timeout=3600
 
 bench-dataset: $(READY)
 	$(BIN)/python tests/bench/bench_dataset.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -99,6 +100,7 @@ def write_evidence(name: str, command: str, body: dict[str, Any]) -> Path:
     document = {
         "command": command,
         "python": sys.version.split()[0],
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "the library's default"),
         "machine": f"{platform.machine()}, 2 shared cores",
         "versions": {n: version(n) for n in ("torch", "transformers", "trl", "optuna")},
         **body,
