@@ -52,6 +52,7 @@ from autotune.study.search import Search
 from autotune.study.session import Limits
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
+from autotune.study.uninterrupted import uninterrupted
 
 #: Reports every run leaves in its folder.
 WRITTEN_REPORTS = ("csv", "html")
@@ -281,9 +282,10 @@ class _Run:
         try:
             self._search.run()
         finally:
-            self._search.store.close()
-            if self._search.trials:
-                self._write(interrupted=True)
+            with uninterrupted():
+                self._search.store.close()
+                if self._search.trials:
+                    self._write(interrupted=True)
         result = self._write(interrupted=False)
         if self._repeats is None:
             require_fit(result)

@@ -29,6 +29,7 @@ from autotune.study.choose import score
 from autotune.study.objective import estimate
 from autotune.study.plan import EvalRows, probe_spec, verification
 from autotune.study.storage import Store
+from autotune.study.uninterrupted import uninterrupted
 
 #: As many probes may die of one cause that is not memory before the search stops (DESIGN.md 5.12).
 SAME_CAUSE_LIMIT = 3
@@ -148,9 +149,10 @@ class Session:
                 else None
             ),
         )
-        self.trials.append(record)
-        self.store.finish(stored, record, *self._verdict(record))
-        self.observer.finished(record)
+        with uninterrupted():
+            self.trials.append(record)
+            self.store.finish(stored, record, *self._verdict(record))
+            self.observer.finished(record)
         self._stop_at_one_cause()
         return record
 

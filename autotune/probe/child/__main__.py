@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
 
     mode, lifeline = arguments[0], int(arguments[1])
     if mode == "--serve":
-        return serve(lifeline, work)
+        serve(lifeline, work)
     # No parent-death signal here: it would end this process before `watch` can end its group.
     adopt_orphans()
     watch(lifeline)

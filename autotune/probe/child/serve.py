@@ -16,14 +16,14 @@ import threading
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
 from autotune.probe.child.lifeline import adopt_orphans, die_with_parent, watch
 
 
-def serve(lifeline: int, work: Callable[[Path], int]) -> int:
+def serve(lifeline: int, work: Callable[[Path], int]) -> NoReturn:
     """Answer requests until the parent closes its end.
 
     Args:
@@ -53,7 +53,7 @@ def serve(lifeline: int, work: Callable[[Path], int]) -> int:
             data = os.read(key.fd, 65536)
             if not data:
                 _end_all(running)
-                return 0
+                os._exit(0)  # a parent that is gone must not wait for torch to be torn down
             buffer += data
             *lines, buffer = buffer.split(b"\n")
             for line in lines:

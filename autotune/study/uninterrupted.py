@@ -1,0 +1,34 @@
+"""Lets a short piece of work finish before a signal is heard: keeping what was just measured."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_HELD = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back until the block has ended, then let them act.
+
+    A measurement that is half kept, or a library half imported when its first use is cut off, is
+    worse than a second's delay. Outside the main thread nothing is held: signals act there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list[tuple[int, FrameType | None]] = []
+    before = {n: signal.signal(n, lambda *call: heard.append(call)) for n in _HELD}
+    try:
+        yield
+    finally:
+        for held, handler in before.items():
+            signal.signal(held, handler)
+        for number, frame in heard[:1]:
+            first = before[signal.Signals(number)]
+            if callable(first):
+                first(number, frame)
