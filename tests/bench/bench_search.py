@@ -23,7 +23,7 @@ from tests.bench.session import REPORTS, Session, demo_session, write_evidence
 
 pytestmark = pytest.mark.bench
 _COMMAND = "make bench-search"
-_ROUNDS = 8
+_ROUNDS = 5
 
 
 def test_the_demo_search_and_its_winner(tmp_path: Path) -> None:

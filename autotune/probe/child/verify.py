@@ -34,17 +34,21 @@ class PeakSeries:
         self._meter = meter
         self._device = device
         self._watch: Any = None
+        self._open = False
         self.peaks_bytes: list[int] = []
 
     def start(self) -> None:
         """Begin the first update's window."""
+        self._open = True
         if self._device == "cpu":
             from autotune.probe.meters.cpu import AllocatorWatch
 
             self._watch = AllocatorWatch(held_tensors(self._trainer))
 
     def update(self) -> None:
-        """End one update's window and begin the next."""
+        """End one update's window and begin the next; nothing before the first began."""
+        if not self._open:
+            return
         if self._device == "cpu":
             self.peaks_bytes.append(self._watch.stop())
         else:
