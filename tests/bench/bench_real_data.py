@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(not DATA.is_dir(), reason="the shared data folder is not beside the clone"),
 ]
 _FILES = ("alpaca_en_demo.json", "glaive_toolcall_en_demo.json", "c4_demo.jsonl")
-_OPTIONS = "--memory 2GiB --space quick --trials 4 --set max_length=512 --set bf16=false"
+_OPTIONS = "--memory 2GiB --space quick --trials 3 --set max_length=256 --set bf16=false"
 
 
 def test_the_demo_model_is_tuned_on_real_rows(tmp_path: Path) -> None:
