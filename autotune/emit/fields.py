@@ -78,13 +78,6 @@ SIDE_EFFECTS = (
 SECRETS = ("hub_token", "push_to_hub_token", "trackio_space_id_token")
 #: Options for which ``no`` is a word of TRL's and not a boolean.
 STRATEGIES = ("eval_strategy", "save_strategy", "logging_strategy")
-#: Old and new name of one option; transformers 5.24 ignores the old where the new is set.
-RENAMED = (
-    ("gradient_checkpointing", "activation_checkpointing"),
-    ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
-)
-#: Options counted in optimizer updates, derived anew when an update holds another number of rows.
-STEP_COUNTED = ("max_steps", "warmup_steps", "save_steps", "eval_steps", "logging_steps")
 
 
 @dataclass(frozen=True)

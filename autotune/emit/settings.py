@@ -26,6 +26,8 @@ from autotune.emit.location import Location, locate_rows
 from autotune.emit.values import typed
 from autotune.emit.variables import merge_env
 from autotune.knobs.isolation import LAUNCH_FIELDS
+from autotune.knobs.translate import STEP_COUNTED
+from autotune.knobs.versions import RENAMED
 
 
 @dataclass(frozen=True)
@@ -145,8 +147,8 @@ def _asked(result: Result, own: dict[str, Any]) -> dict[str, Any]:
 
 def _spelt_alike(tuned: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     """Give options of two names the one the user's file uses; of two, the newer would win."""
-    newer = dict(fields.RENAMED)
-    older = {new: old for old, new in fields.RENAMED}
+    older = dict(RENAMED)
+    newer = {old: new for new, old in RENAMED.items()}
     if any(name in asked for name in older):
         return {newer.get(k, k): v for k, v in tuned.items()}
     if any(name in asked for name in newer):
@@ -197,7 +199,7 @@ def _reason(name: str, value: Any, result: Result, trial: TrialRecord) -> str:
     before = result.baseline_trial
     if before is not None and name in before.options and before.options[name] == value:
         return "as before, written out"
-    if name in fields.STEP_COUNTED:
+    if name in STEP_COUNTED:
         return "the same number of samples as before"
     if name == "gradient_accumulation_steps" and trial.estimate is not None:
         return f"about {trial.estimate.sequences_per_update:.3g} sequences per update"
