@@ -27,6 +27,10 @@ class Facts:
         positions: longest sequence the model takes; None when unlimited.
         moe: whether the model routes tokens to experts.
         versions: installed versions by distribution name.
+        lacking: why each capability this machine does not have is not there, by the names
+            ``autotune.knobs.needs`` and the knob table use.
+        traits: what sets the model apart: ``softcap`` and ``dropout`` (of the attention),
+            ``no-sdpa`` (it has none), ``no-lora-targets`` (PEFT has no list for it).
     """
 
     job: Job
@@ -36,11 +40,18 @@ class Facts:
     positions: int | None
     moe: bool
     versions: Mapping[str, str]
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    traits: frozenset[str] = frozenset()
     _packed_rows: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
 
     def option(self, name: str) -> Any:
         """Return the user's value of an option, else TRL's default."""
         return self.job.options.get(name, self.defaults.get(name))
+
+    @property
+    def streams(self) -> bool:
+        """Whether the rows are an iterable that is never all there."""
+        return bool(self.option("dataset_streaming") or self.option("streaming"))
 
     @property
     def reference_length(self) -> int:

@@ -125,8 +125,9 @@ def test_every_choice_of_every_knob_is_read_back_as_it_was_written(row: Any) -> 
     choices = row.choices if row.choices is not None else (1, 7, 512)
     for choice in choices:
         written = row.write(choice, facts_of(device=GPU))
+        mine: dict[str, Any] = {"env" if row.place == "environment" else "options": written}
         assert row.accepts(choice)
-        assert choice == row.read(facts_of(device=GPU, options=written))
+        assert choice == row.read(facts_of(device=GPU, **mine))
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "8"])
