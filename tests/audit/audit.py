@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from autotune.core.candidate import Candidate
-from autotune.knobs.rules import POLICIES, judge
+from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
 from tests.audit.attempt import Bench
 from tests.audit.verdict import Tried, accepted, merged, rejected
+
+#: Rules that are autotune's own and claim nothing about TRL.
+POLICIES = frozenset(
+    {
+        "length_within_positions",
+        "versions_want_it",
+        "no_longer_than_the_reference",
+        "enough_is_kept",
+        "effective_batch_held",
+        "change_is_allowed",
+    }
+)
 
 
 def audit(
