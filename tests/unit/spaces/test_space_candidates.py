@@ -54,7 +54,7 @@ def test_a_conditional_knob_varies_only_under_its_condition() -> None:
         pad_to_multiple_of={"choices": [None, 8], "when": {"packing": ["none"]}},
         max_length=[400],
     )
-    facts = facts_of([400] * 64)
+    facts = facts_of([399] * 64)
     found = enumerate_space(space, facts, {})
     plain = [c for c in found.candidates if c.get("packing") == "none"]
     assert {c.get("pad_to_multiple_of") for c in plain} == {None, 8}
