@@ -59,8 +59,8 @@ def check(file: Annotated[str, typer.Argument(help="A search-space file.")]) -> 
     listed = [len(d.choices) for d in space.dimensions().values() if d.choices != "auto"]
     whose = " trainer" if space.trainer == "any" else ""
     typer.echo(
-        f"{path} is a search space for {space.trainer}{whose} with {len(space.knobs)} knobs: at most "
-        f"{math.prod(listed):,} assignments"
+        f"{path} is a search space for {space.trainer}{whose} with {len(space.knobs)} knobs: "
+        f"at most {math.prod(listed):,} assignments"
         + (f", times those of {', '.join(auto)}." if auto else ".")
     )
 
