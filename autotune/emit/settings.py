@@ -177,7 +177,7 @@ def _implicit(
     classes: fields.TrainerClasses,
     options: dict[str, Any],
 ) -> dict[str, Any]:
-    """Length and precision, where neither the user nor the tuner wrote them."""
+    """Length, precision and checkpointing, where neither the user nor the tuner wrote them."""
     measured = trial.report.measurement.effective if trial.report.measurement else {}
     found: dict[str, Any] = {}
     if "max_length" not in options:
@@ -186,6 +186,10 @@ def _implicit(
         # TRL: bf16 unless fp16 is set. What a CPU computed in is no advice for a GPU.
         measured_bf16 = result.device.kind == "cpu" or measured.get("bf16", True)
         found["bf16"] = bool(measured_bf16) and not typed(options.get("fp16"))
+    if not options.keys() & {*RENAMED, *RENAMED.values()}:
+        # TRL sets it by the name that newer versions warn of.
+        named = spelled({"gradient_checkpointing": True}, result.environment.versions)
+        found |= {k: v for k, v in named.items() if k in RENAMED}
     return found
 
 
