@@ -114,3 +114,28 @@ def test_the_trainers_of_every_row_have_its_option() -> None:
             known = model | {f.name for f in dataclasses.fields(config_class(trainer))}
             default = row.read(facts_of(trainer=trainer))
             assert set(row.write(default, facts_of(trainer=trainer))) <= known, row.name
+
+
+def test_a_model_spread_over_gpus_is_said_not_to_be_what_is_measured() -> None:
+    # BC11
+    from autotune.probe.child.prepare import _check_device_map
+
+    notices: list[str] = []
+    _check_device_map({"model_init_kwargs": {"device_map": "auto"}}, notices)
+    _check_device_map({"model_init_kwargs": {"use_cache": False}}, notices)
+    assert 1 == len(notices)
+    assert "device_map 'auto' is not measured" in notices[0]
+
+
+def test_precision_is_resolved_once_and_names_a_gpu_without_bf16() -> None:
+    # BC05
+    from autotune.probe.child.prepare import _resolve_options
+
+    job = Job(trainer=Trainer.SFT, model="m", dataset=DatasetSource(path="x"))
+    notices: list[str] = []
+    options = _resolve_options(job, CPU, notices, VERSIONS, {})
+    assert (True, []) == (options["bf16"], notices)
+    old = CPU.model_copy(update={"name": "old CPU", "bf16": False})
+    options = _resolve_options(job, old, notices, VERSIONS, {})
+    assert (False, False) == (options["bf16"], options["fp16"])
+    assert "old CPU" in notices[0]

@@ -163,10 +163,11 @@ def _resolve_options(
         if device.bf16:
             options["bf16"] = True
         else:
-            options.update({"bf16": False, "fp16": device.kind == "cuda"})
+            half = device.kind == "cuda"
+            options.update({"bf16": False, "fp16": half})
             notices.append(
                 f"{device.name} (compute capability {device.capability}) has no bf16: "
-                f"fp16 is used and written into the config."
+                f"{'fp16' if half else 'float32'} is used and written into the config."
             )
     parsed = parse_options(job.trainer, {**options, **on_cpu})
     for name in on_cpu:
