@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from autotune.core.environment import Device
 from autotune.core.job import Job
-from autotune.core.lengths import Lengths
+from autotune.core.lengths import IntArray, Lengths
 from autotune.core.packing import pack
 
 
@@ -47,6 +50,11 @@ class Facts:
     def option(self, name: str) -> Any:
         """Return the user's value of an option, else TRL's default."""
         return self.job.options.get(name, self.defaults.get(name))
+
+    @cached_property
+    def distinct_lengths(self) -> IntArray:
+        """Every token length the rows have, once, ascending: int64[m]."""
+        return np.unique(self.lengths.tokens)
 
     @property
     def streams(self) -> bool:

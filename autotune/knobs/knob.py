@@ -34,6 +34,7 @@ class Knob:
         write: turns a choice into TRL options; of an environment knob, into variables.
         read: reads the choice out of the user's options.
         needs: by choice, the capabilities (``autotune.knobs.needs``) it asks of the machine.
+        fixed_by: TRL options beside its own name that fix it when the user sets one of them.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Knob:
     write: Write
     read: Read
     needs: Mapping[Value, tuple[str, ...]] = field(default_factory=dict)
+    fixed_by: tuple[str, ...] = ()
 
     def accepts(self, choice: Value) -> bool:
         """Whether a space may list this choice."""
@@ -69,6 +71,6 @@ def option(name: str, default: Value = None) -> Read:
         value = facts.option(name)
         # transformers turns some options into enumerations
         value = getattr(value, "value", value)
-        return default if value is None else value  # type: ignore[no-any-return]
+        return default if value is None else value
 
     return read

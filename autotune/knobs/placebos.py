@@ -63,7 +63,8 @@ def merge_multiples(knobs: _Knobs, facts: Facts) -> None:
         total = int(facts.lengths.tokens.sum())
         widths = np.unique([min(total, length), total % length or length])
     else:
-        widths = np.unique(facts.lengths.cut(None if length is None else int(length)))
+        widths = facts.distinct_lengths
+        widths = widths if length is None else np.minimum(widths, int(length))
     padded = -(-widths // multiple) * multiple
     known = BY_NAME["pad_to_multiple_of"].choices or ()
     smaller = [n for n in known if isinstance(n, int) and n < multiple]

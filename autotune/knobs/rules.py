@@ -50,7 +50,12 @@ def effective_batch_held(candidate: Candidate, facts: Facts) -> str | None:
 
 
 def enough_is_kept(candidate: Candidate, facts: Facts) -> str | None:
-    """A candidate keeps at least the wanted share of the reference label tokens."""
+    """A candidate keeps at least the wanted share of the reference label tokens.
+
+    One that leaves the user's own length as it is cuts nothing they do not cut themselves.
+    """
+    if candidate.get("max_length") == facts.option("max_length"):
+        return None
     kept, least = retention(candidate, facts), facts.job.min_retention_ratio
     if kept < least:
         return (

@@ -127,6 +127,7 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         "(--allow quantization)",
         write=_write_quantization,
         read=_read_quantization,
+        fixed_by=("load_in_4bit", "load_in_8bit"),
         needs={"4bit": ("bitsandbytes",), "8bit": ("bitsandbytes",)},
     ),
     Knob(
@@ -137,6 +138,7 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         help="use_peft: train adapters instead of all weights (--allow peft)",
         write=_write_peft,
         read=_read_peft,
+        fixed_by=("use_peft", "use_dora", "use_rslora"),
     ),
     Knob(
         name="lora_r",

@@ -230,8 +230,8 @@ def _cause(name: str, failure: Failure) -> tuple[Outcome, str]:
         )
     if NO_GRADIENT.search(failure.message):
         return Outcome.INVALID, (
-            "no gradient reached the trained parameters (with PEFT and gradient checkpointing: "
-            "use_reentrant needs inputs that require a gradient)"
+            "no gradient reached the adapter or anything else that is trained (gradient "
+            "checkpointing with use_reentrant needs inputs that require a gradient)"
         )
     if RECOMPUTE.search(failure.message) or name == "CheckpointError":
         return Outcome.INVALID, (
@@ -295,6 +295,8 @@ def _ran(measurement: Measurement, seen: Observed) -> tuple[Ending, int | None]:
         return _nothing("no token was trained on: every label is masked"), None
     if measurement.grad_norms and max(n or 0.0 for n in measurement.grad_norms) == 0.0:
         return _nothing("the gradient norm was zero at every update: nothing is trained"), None
+    if measurement.trained_modules == len(measurement.unreached_modules):
+        return _nothing("no gradient reached any trained module: nothing is trained"), None
     growing = _growing(measurement.update_peaks_bytes)
     if growing:
         return _nothing(growing), None
