@@ -58,6 +58,9 @@ from autotune.study.uninterrupted import uninterrupted
 WRITTEN_REPORTS = ("csv", "html")
 #: Preparation may tokenise a large data set; this bounds a hang, not the work.
 _PREPARE_DEADLINE_S = 6 * 3600.0
+#: Kept free unless the user says otherwise; more where the system allocates from the same memory.
+HEADROOM_RATIO = 0.05
+SHARED_HEADROOM_RATIO = 0.15
 
 
 class Watcher:
@@ -374,15 +377,19 @@ def _limits(request: Request) -> Limits:
     )
 
 
-def _headroom(request: Request) -> float:
+def _headroom(request: Request) -> float | None:
+    if request.headroom is None:
+        return None
     ratio = parse_ratio(request.headroom, "--headroom")
     if ratio >= 1.0:
         raise BadInput("--headroom is 100 %, which leaves nothing to train in.", "5% is usual.")
     return ratio
 
 
-def _budget(memory: int | None, headroom: float, prepared: Prepared) -> Budget:
+def _budget(memory: int | None, headroom: float | None, prepared: Prepared) -> Budget:
     device = prepared.device
+    if headroom is None:
+        headroom = SHARED_HEADROOM_RATIO if device.unified else HEADROOM_RATIO
     if memory is not None and memory > device.total_bytes:
         raise BadInput(
             f"--memory is {show_bytes(memory)}, {device.name} has "

@@ -6,12 +6,14 @@ Decides nothing about what an ending means; it reports what happened (see probe/
 from __future__ import annotations
 
 import math
+import os
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from autotune.core.device_state import DeviceState
 from autotune.core.measurement import Measurement
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Phase
@@ -54,6 +56,7 @@ class Probe:
         self._documents_mix: bool | None = None
         self._series: PeakSeries | None = None
         self._evaluated = False
+        self._device_state: DeviceState | None = None
         self._started = time.perf_counter()
 
     @property
@@ -183,7 +186,7 @@ class Probe:
                 accumulation,
             )
             stages.append(Stage("warmup", tuple(timed[:accumulation])))
-            stages.append(Stage("timed", tuple(timed)))
+            stages.append(Stage("timed", tuple(timed), meter.reset, self._note_state))
         return _laid_out(trainer, stages, accumulation, sync)
 
     def _long_schedule(
@@ -213,6 +216,7 @@ class Probe:
             series.stop()
             if not on_cpu:
                 self._peaks = meter.read()
+            self._note_state()
 
         stages = [Stage("series" if on_cpu else "memory", tuple(batches), enter, leave)]
         if on_cpu:
@@ -228,6 +232,10 @@ class Probe:
         self._peaks = self.meter.read()
         if self.spec.device == "cpu":
             cap.lift()
+
+    def _note_state(self) -> None:
+        assert self.meter is not None
+        self._device_state = self.meter.state()
 
     def _watched(self, allocated_bytes: int) -> None:
         self._allocated_bytes = allocated_bytes
@@ -271,6 +279,7 @@ class Probe:
             update_peaks_bytes=series,
             saved=self.schedule.saved,
             evaluated=self._evaluated,
+            device_state=self._device_state,
         )
 
 
@@ -317,11 +326,18 @@ def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
         return CpuMeter(), CpuCap(), lambda: None
 
     from autotune.probe.meters.cuda import CudaCap, CudaMeter
+    from autotune.probe.meters.nvml import NvmlDriver
+    from autotune.probe.meters.runtime import TorchRuntime, identity_of
+    from autotune.probe.meters.sampler import Sampler
 
     index = int(device.partition(":")[2] or 0)
     torch.cuda.set_device(index)
-    cap = CudaCap(index)
-    return CudaMeter(index), cap, lambda: torch.cuda.synchronize(index)
+    runtime, driver = TorchRuntime(index), NvmlDriver()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    identity = identity_of(runtime.properties(), visible, index)
+    cap = CudaCap(runtime, driver, identity)
+    meter = CudaMeter(runtime, Sampler(driver, identity))
+    return meter, cap, lambda: torch.cuda.synchronize(index)
 
 
 def _merge(memory: Peaks, load: Peaks, allocated_bytes: int | None) -> Peaks:
