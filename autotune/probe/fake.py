@@ -21,7 +21,7 @@ from autotune.core.memory import Peaks
 from autotune.core.outcome import Phase
 from autotune.core.packing import pack
 from autotune.probe.child.batches import BatchFacts, RowFacts, timed_batches, worst_batches
-from autotune.probe.classify import Observed, classify
+from autotune.probe.classify import classify
 from autotune.probe.fake_machine import FakeMachine, Shape, checkpointing_of
 from autotune.probe.fake_script import (
     Dies,
@@ -36,6 +36,7 @@ from autotune.probe.fake_script import (
     Spills,
     out_of_memory,
 )
+from autotune.probe.observed import Observed
 from autotune.probe.protocol import Failure, ProbeSpec
 from autotune.probe.runner import Tick
 

@@ -20,8 +20,15 @@ import psutil
 
 from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
 from autotune.core.measurement import ProbeReport
-from autotune.probe.classify import Observed, classify
+from autotune.core.outcome import Phase
+from autotune.probe.baseline import Baseline, Start
+from autotune.probe.cgroup import cgroup_limit
+from autotune.probe.classify import classify
 from autotune.probe.launch import Launched, Launcher
+from autotune.probe.meters.driver import Driver
+from autotune.probe.meters.nvml import NvmlDriver
+from autotune.probe.observed import Observed
+from autotune.probe.phase_file import read_phase
 from autotune.probe.protocol import (
     LOG_FILE,
     REPLY_FILE,
@@ -62,6 +69,8 @@ class Finished:
         peak_rss_bytes: highest resident memory seen.
         reply: its answer, None when it left none.
         log_file: its output.
+        phase: what it told of doing last; None when it told nothing.
+        step: micro-steps it had finished then.
     """
 
     code: int
@@ -70,24 +79,36 @@ class Finished:
     peak_rss_bytes: int | None
     reply: Reply | None
     log_file: Path
+    phase: Phase | None = None
+    step: int = 0
 
 
 class Runner:
     """Run requests one after the other, each in its own process and folder."""
 
-    def __init__(self, launcher: Launcher, work_dir: Path, *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        work_dir: Path,
+        *,
+        keep: bool = False,
+        driver: Driver | None = None,
+    ) -> None:
         """Take a way of starting processes and a folder for theirs.
 
         Args:
             launcher: warm or cold.
             work_dir: parent of the probes' folders; logs stay in ``work_dir/logs``.
             keep: keep every probe's folder.
+            driver: asked what others hold of a GPU before every probe; None is NVML.
         """
         self._launcher = launcher
         self._work_dir = work_dir
         self._log_dir = work_dir / "logs"
         self._log_dir.mkdir(parents=True, exist_ok=True)
         self._keep = keep
+        self._driver = driver or NvmlDriver()
+        self._baseline: Baseline | None = None
 
     def __enter__(self) -> Self:
         """Return the runner; leaving the block ends its processes."""
@@ -115,6 +136,7 @@ class Runner:
             deadline_s: seconds after which the process tree is ended.
             tick: called about 20 times a second with the seconds passed.
         """
+        start = Start() if self._baseline is None else self._baseline.start(spec.cap_bytes)
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
         reply = done.reply
         observed = Observed(
@@ -124,11 +146,15 @@ class Runner:
             timed_out=done.timed_out,
             deadline_s=deadline_s,
             peak_rss_bytes=done.peak_rss_bytes,
-            host_total_bytes=int(psutil.virtual_memory().total),
+            host_total_bytes=host_bytes(),
             cap_bytes=spec.cap_bytes,
             device=spec.device,
             log_tail=_tail(done.log_file),
             device_total_bytes=spec.device_total_bytes,
+            device_free_bytes=start.free_bytes,
+            surplus_bytes=start.surplus_bytes,
+            phase=done.phase,
+            step=done.step,
         )
         ending, needed = classify(observed)
         return ProbeReport(
@@ -153,6 +179,7 @@ class Runner:
         done = self.run(Request(spec=spec), name="prepare", deadline_s=deadline_s, tick=tick)
         reply = self._answer(done)
         assert reply.prepared is not None
+        self._baseline = Baseline(reply.prepared.device, self._driver)
         return reply.prepared
 
     def inspect(self, spec: InspectSpec, *, deadline_s: float) -> Reply:
@@ -205,7 +232,8 @@ class Runner:
             code, timed_out, rss = self._wait(process, start, deadline_s, tick)
             wall = time.monotonic() - start
             _signal_group(process.pid, signal.SIGKILL)  # what it left behind
-            return Finished(code, timed_out, wall, rss, read_reply(folder / REPLY_FILE), log_file)
+            reply = read_reply(folder / REPLY_FILE)
+            return Finished(code, timed_out, wall, rss, reply, log_file, *read_phase(folder))
         except BaseException:
             end_tree(process)
             raise
@@ -278,3 +306,9 @@ def _tail(file: Path, lines: int = 15) -> str:
     if not file.is_file():
         return ""
     return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+
+def host_bytes() -> int:
+    """Return the memory this machine has, or its control group where that allows less."""
+    total, limit = int(psutil.virtual_memory().total), cgroup_limit()
+    return total if limit is None else min(total, limit)

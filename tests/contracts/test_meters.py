@@ -22,7 +22,6 @@ from autotune.probe.meters.fake_nvml import (
     unified,
 )
 from autotune.probe.meters.fake_runtime import FakeRuntime
-from autotune.probe.meters.runtime import identity_of
 from autotune.probe.meters.sampler import Sampler
 from tests.support.facts import GIB, MIB
 
@@ -52,7 +51,7 @@ def cpu() -> Iterator[Machine]:
 def made_up(driver: FakeNvml, key: str, **runtime: Any) -> Iterator[Machine]:
     device = driver.devices.get(key)
     cuda = FakeRuntime(device, **{"total_bytes": 16 * GIB, **runtime})
-    identity = identity_of(cuda.properties(), None, 0)
+    identity = cuda.properties().identity(None, 0)
     cap = CudaCap(cuda, driver, identity)
     sampler = Sampler(driver, identity)
     taken: list[int] = []

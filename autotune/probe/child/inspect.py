@@ -15,10 +15,11 @@ import psutil
 from autotune.core.environment import Device, Environment
 from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.units import show_bytes
+from autotune.probe.cgroup import cgroup_limit
 from autotune.probe.meters.driver import Driver
 from autotune.probe.meters.limit import limit_of
 from autotune.probe.meters.nvml import NvmlDriver
-from autotune.probe.meters.runtime import CudaRuntime, TorchRuntime, identity_of
+from autotune.probe.meters.runtime import CudaRuntime, TorchRuntime
 
 WSL_NOTICE = (
     "This is WSL: its driver may page GPU memory to the host instead of failing, and pinned memory "
@@ -119,7 +120,7 @@ def cuda_device(
         notices: gets a sentence for everything a person should know.
     """
     found = runtime.properties()
-    identity = identity_of(found, os.environ.get("CUDA_VISIBLE_DEVICES"), index)
+    identity = found.identity(os.environ.get("CUDA_VISIBLE_DEVICES"), index)
     limit = limit_of(runtime, driver, identity, system)
     if limit.notice:
         notices.append(limit.notice)
@@ -150,7 +151,7 @@ def is_wsl(release: str) -> bool:
 def _cpu_device(notices: list[str]) -> Device:
     memory = psutil.virtual_memory()
     total, free = int(memory.total), int(memory.available)
-    limit = _cgroup_limit()
+    limit = cgroup_limit()
     if limit is not None and limit < total:
         notices.append(f"A control group limits this process to {limit} bytes of memory.")
         total, free = limit, min(free, limit)
@@ -165,17 +166,6 @@ def _cpu_device(notices: list[str]) -> Device:
         bf16=True,
         cores=len(os.sched_getaffinity(0)),
     )
-
-
-def _cgroup_limit() -> int | None:
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(file).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            return int(text)
-    return None
 
 
 def _cpu_name() -> str:

@@ -24,6 +24,7 @@ from autotune.probe.child.rows import facts_of, take_rows
 from autotune.probe.child.steps import Schedule, Stage, instrumented, update_callback
 from autotune.probe.child.verify import PeakSeries, evaluate, held_tensors, saving_options
 from autotune.probe.meters.base import Cap, Meter
+from autotune.probe.phase_file import PhaseFile
 from autotune.probe.protocol import ProbeSpec, Verification
 
 #: Micro-steps per update in a probe: two let gradients and activations coexist exactly when the
@@ -105,6 +106,7 @@ class Probe:
             self._documents_mix = documents_mix(trainer, packed=packed)
         self._load_peaks = self.meter.read()
         self.schedule = self._schedule(trainer, self.meter, cap, sync)
+        self.schedule.clock.tell = PhaseFile(self.work_dir).tell
         holder[:] = [self.schedule, trainer]
         trainer.args.max_steps = self.schedule.updates
         trainer.add_callback(update_callback(holder))
@@ -327,14 +329,14 @@ def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
 
     from autotune.probe.meters.cuda import CudaCap, CudaMeter
     from autotune.probe.meters.nvml import NvmlDriver
-    from autotune.probe.meters.runtime import TorchRuntime, identity_of
+    from autotune.probe.meters.runtime import TorchRuntime
     from autotune.probe.meters.sampler import Sampler
 
     index = int(device.partition(":")[2] or 0)
     torch.cuda.set_device(index)
     runtime, driver = TorchRuntime(index), NvmlDriver()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    identity = identity_of(runtime.properties(), visible, index)
+    identity = runtime.properties().identity(visible, index)
     cap = CudaCap(runtime, driver, identity)
     meter = CudaMeter(runtime, Sampler(driver, identity))
     return meter, cap, lambda: torch.cuda.synchronize(index)

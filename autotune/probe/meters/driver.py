@@ -29,6 +29,22 @@ class Identity:
     pci_bus_id: str | None = None
     visible: str | None = None
 
+    @classmethod
+    def of(
+        cls, uuid: str | None, pci_bus_id: str | None, visible: str | None, index: int
+    ) -> Identity:
+        """Return the names of a device.
+
+        Args:
+            uuid: as for the class.
+            pci_bus_id: as for the class.
+            visible: ``CUDA_VISIBLE_DEVICES`` of this process; None when it is not set.
+            index: CUDA device index, which counts in that list.
+        """
+        names = [n.strip() for n in visible.split(",")] if visible else []
+        own = names[index] if index < len(names) else ""
+        return cls(uuid, pci_bus_id, own if own.startswith(("GPU-", "MIG-")) else None)
+
     @property
     def uuids(self) -> tuple[str, ...]:
         """UUIDs to try, most exact first: a slice is named before the card it is cut from."""

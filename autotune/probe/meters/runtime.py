@@ -46,6 +46,10 @@ class Properties:
     uuid: str | None
     pci_bus_id: str | None
 
+    def identity(self, visible: str | None, index: int) -> Identity:
+        """Return how the driver knows the device; arguments as for `Identity.of`."""
+        return Identity.of(self.uuid, self.pci_bus_id, visible, index)
+
 
 class CudaRuntime(Protocol):
     """Answer for one device as this process sees it."""
@@ -128,20 +132,3 @@ class TorchRuntime:
     def cap(self, share: float) -> None:
         """Cap the allocator."""
         self._torch.cuda.set_per_process_memory_fraction(share, self._index)
-
-
-def identity_of(properties: Properties, visible: str | None, index: int) -> Identity:
-    """Return how the driver knows a device.
-
-    Args:
-        properties: what CUDA says of it.
-        visible: ``CUDA_VISIBLE_DEVICES`` of this process; None when it is not set.
-        index: CUDA device index, which counts in that list.
-    """
-    names = [n.strip() for n in visible.split(",")] if visible else []
-    own = names[index] if index < len(names) else ""
-    return Identity(
-        uuid=properties.uuid,
-        pci_bus_id=properties.pci_bus_id,
-        visible=own if own.startswith(("GPU-", "MIG-")) else None,
-    )

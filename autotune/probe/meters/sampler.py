@@ -33,11 +33,13 @@ class Sampler:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._refusals: dict[str, str] = {}
+        self._process_peak: int | None = None
+        self._device_peak: int | None = None
+        self._readings: list[Reading] = []
         try:
             self._handle = driver.open(identity)
         except DriverRefused as refused:
             self._refusals = {"process": str(refused), "device_used": str(refused)}
-        self.reset()
 
     def start(self) -> None:
         """Look regularly until the process ends or `stop` is called."""
@@ -85,9 +87,8 @@ class Sampler:
     def reset(self) -> None:
         """Forget everything seen so far."""
         with self._lock:
-            self._process_peak: int | None = None
-            self._device_peak: int | None = None
-            self._readings: list[Reading] = []
+            self._process_peak = self._device_peak = None
+            self._readings = []
 
     @property
     def process_peak_bytes(self) -> int | None:

@@ -28,7 +28,7 @@ from autotune.probe.meters.fake_nvml import (
 from autotune.probe.meters.fake_runtime import FakeRuntime
 from autotune.probe.meters.limit import limit_of
 from autotune.probe.meters.nvml import NvmlDriver
-from autotune.probe.meters.runtime import Properties, identity_of
+from autotune.probe.meters.runtime import Properties
 from autotune.probe.meters.sampler import Sampler
 from tests.support.facts import GIB
 
@@ -36,7 +36,7 @@ SYSTEM = (256 * GIB, 200 * GIB)
 
 
 def identity(runtime: FakeRuntime) -> Identity:
-    return identity_of(runtime.properties(), None, 0)
+    return runtime.properties().identity(None, 0)
 
 
 def device_of(
@@ -133,7 +133,7 @@ def test_when_nobody_says_what_is_free_the_whole_is_taken_and_that_is_said() -> 
 def test_a_device_is_named_by_uuid_whatever_renumbers_it(
     visible: str | None, index: int, first: str
 ) -> None:
-    names = identity_of(FakeRuntime(None).properties(), visible, index)
+    names = FakeRuntime(None).properties().identity(visible, index)
     assert names.uuids[0] == first
     assert f"GPU-{UUID}" in names.uuids
     assert names.pci_bus_id == BUS_ID
@@ -141,7 +141,7 @@ def test_a_device_is_named_by_uuid_whatever_renumbers_it(
 
 def test_without_a_uuid_the_bus_id_finds_the_device() -> None:
     bare = Properties("x", GIB, (9, 0), False, None, BUS_ID)
-    assert normal().open(identity_of(bare, None, 0)) == BUS_ID
+    assert normal().open(bare.identity(None, 0)) == BUS_ID
     with pytest.raises(DriverRefused):
         normal().open(Identity(uuid=None))
 
