@@ -116,13 +116,13 @@ class Session:
                 update={"verification": look, "options": {**spec.options, **options}}
             )
         number = self.trials[-1].number + 1 if self.trials else 0
+        refused = judge(candidate, self.facts, own=role != "search")
         stored = None
-        if role == "search":
+        if role == "search" and refused.valid:  # what a rule is against never becomes a trial
             params = {n: self._searched(candidate, n) for n in self.space.choices}
             stored = self.store.begin(params, self.space.choices, candidate.key)
         self.observer.started(candidate, role)
         try:
-            refused = judge(candidate, self.facts, own=role != "search")
             report = (
                 self._judged(self._measure(spec, f"{number:04d}"))
                 if refused.valid
