@@ -6,7 +6,6 @@ what an ending means is decided in classify.py.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import time
@@ -29,6 +28,7 @@ from autotune.probe.meters.driver import Driver
 from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.observed import Observed
 from autotune.probe.phase_file import read_phase
+from autotune.probe.process_tree import end_tree, rss_bytes, signal_group
 from autotune.probe.protocol import (
     LOG_FILE,
     REPLY_FILE,
@@ -44,7 +44,6 @@ from autotune.probe.protocol import (
 )
 
 _POLL_SECONDS = 0.05
-_GRACE_SECONDS = 1.0
 
 Tick = Callable[[float], None]
 
@@ -232,7 +231,7 @@ class Runner:
         try:
             code, timed_out, rss = self._wait(process, start, deadline_s, tick)
             wall = time.monotonic() - start
-            _signal_group(process.pid, signal.SIGKILL)  # what it left behind
+            signal_group(process.pid, signal.SIGKILL)  # what it left behind
             reply = read_reply(folder / REPLY_FILE)
             return Finished(code, timed_out, wall, rss, reply, log_file, *read_phase(folder))
         except BaseException:
@@ -252,55 +251,12 @@ class Runner:
             code = process.poll(_POLL_SECONDS)
             if code is not None:
                 return code, False, peak_rss
-            peak_rss = max(peak_rss or 0, _rss_bytes(process.pid)) or peak_rss
+            peak_rss = max(peak_rss or 0, rss_bytes(process.pid)) or peak_rss
             passed = time.monotonic() - start
             if tick is not None:
                 tick(passed)
             if passed > deadline_s:
                 return end_tree(process), True, peak_rss
-
-
-def end_tree(process: Launched) -> int:
-    """End a process and all its descendants: politely first, then for good.
-
-    Returns:
-        Its exit code.
-    """
-    family = _family(process.pid)
-    _signal_group(process.pid, signal.SIGTERM)
-    code = process.poll(_GRACE_SECONDS)
-    family += [p for p in _family(process.pid) if p not in family]
-    _signal_group(process.pid, signal.SIGKILL)
-    for member in family:
-        try:
-            member.kill()
-        except psutil.NoSuchProcess:
-            continue
-    end = time.monotonic() + 10.0
-    while code is None and time.monotonic() < end:
-        code = process.poll(0.1)
-    return code if code is not None else -signal.SIGKILL
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _signal_group(pid: int, number: int) -> None:
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
-def _rss_bytes(pid: int) -> int:
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.NoSuchProcess:
-        return 0
 
 
 def _tail(file: Path, lines: int = 15) -> str:

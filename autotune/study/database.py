@@ -1,4 +1,4 @@
-"""Opens Optuna's database and talks to it with patience: what is locked may be free in a second.
+"""Opens Optuna's database and talks to it patiently: what is locked may be free in a second.
 
 A call that still fails is said in the database's own words, with the exit code it deserves.
 """
