@@ -79,10 +79,9 @@ def score(trial: TrialRecord, objective: Objective) -> tuple[float, ...]:
 
 
 def ranking(trials: Sequence[TrialRecord], objective: Objective) -> list[TrialRecord]:
-    """Return the fitting trials, best first, those left out that save memory in vain."""
+    """Return the fitting trials, best first, and last those that save memory in vain."""
     vain = {v.trial.candidate.key for v in in_vain(trials)}
-    useful = [t for t in fitting(trials) if t.candidate.key not in vain]
-    return sorted(useful, key=lambda t: score(t, objective))
+    return sorted(fitting(trials), key=lambda t: (t.candidate.key in vain, *score(t, objective)))
 
 
 @dataclass(frozen=True)
