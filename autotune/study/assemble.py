@@ -20,6 +20,9 @@ from autotune.probe.protocol import Prepared
 from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
 from autotune.study.strategy import cheapest
 
+#: Values of transformers' ``device_map`` that divide a model among devices.
+_SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
+
 
 @dataclass(frozen=True)
 class Run:
@@ -147,6 +150,12 @@ def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
         )
     vain = {found.knob: found for found in reversed(in_vain(trials))}
     found += [_saved_nothing(one) for one in vain.values()]
+    spread = (facts.option("model_init_kwargs") or {}).get("device_map")
+    if isinstance(spread, str) and spread in _SPREADING:
+        found.append(
+            f"device_map {spread} spreads the model over every device of your own run: it was "
+            "measured on one device alone, and TRL trains on one per process."
+        )
     if run.prepared.device.kind == "cpu":
         found.append("Measured on a CPU: not a recommendation for a GPU.")
     if run.facts.job.weights == "random":

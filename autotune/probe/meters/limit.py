@@ -6,6 +6,7 @@ is free without opening a context. Where the driver refuses, the runtime is aske
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from autotune.core.units import show_bytes
@@ -56,11 +57,12 @@ def limit_of(
     total = properties.total_bytes or system[0]
     refusal = ""
     try:
-        memory = driver.memory(driver.open(identity))
+        handle = driver.open(identity)
+        memory = driver.memory(handle)
         if memory.total_bytes > _WHOLE_CARD * total:
             refusal = "the driver answered for the whole card, not for this process's slice"
         elif not properties.integrated:
-            return Limit(total, min(memory.free_bytes, total))
+            return Limit(total, min(memory.free_bytes + _own(driver, handle), total))
     except DriverRefused as refused:
         refusal = str(refused)
     if properties.integrated or (refusal and total >= _SHARED * system[0]):
@@ -77,3 +79,11 @@ def limit_of(
     except RuntimeError as error:
         why = f"{notice}, and CUDA does not say what is free ({error})"
         return Limit(total, total, notice=f"{why}: all of it is taken to be.")
+
+
+def _own(driver: Driver, handle: object) -> int:
+    """Return what this process holds itself, as far as the driver says; it is nobody else's."""
+    try:
+        return driver.process_bytes(handle).get(os.getpid()) or 0
+    except DriverRefused:
+        return 0

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from autotune.core.environment import Device
+from autotune.doctor import gpu_checks
 from autotune.probe.child.inspect import cuda_device, is_wsl
 from autotune.probe.child.isolate import see_one_device
 from autotune.probe.meters.cuda import CONTEXT_BYTES, CudaCap, CudaMeter
@@ -30,7 +31,7 @@ from autotune.probe.meters.limit import limit_of
 from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.meters.runtime import Properties
 from autotune.probe.meters.sampler import Sampler
-from tests.support.facts import GIB
+from tests.support.facts import GIB, GPU
 
 SYSTEM = (256 * GIB, 200 * GIB)
 
@@ -214,6 +215,23 @@ def test_the_real_driver_says_in_its_words_that_it_is_not_here() -> None:
     # This machine may have one; then it does not know this UUID.
     with pytest.raises(DriverRefused, match="NVML"):
         NvmlDriver().open(Identity(UUID))
+
+
+@pytest.mark.parametrize(
+    ("driver", "words"),
+    [(normal(), "clocks (NVML)"), (no_library(), "unavailable"), (unified(), "Not Supported")],
+)
+def test_the_doctor_says_what_can_be_read_of_a_gpu(driver: FakeNvml, words: str) -> None:
+    gpu = GPU.model_copy(update={"uuid": UUID, "unified": words == "Not Supported"})
+    (check,) = gpu_checks([gpu], driver)
+    assert check.works
+    assert words in check.detail
+    assert gpu.unified == ("shared with the system" in check.detail)
+
+
+def test_what_this_process_holds_is_not_somebody_elses() -> None:
+    driver = normal(held={os.getpid(): GIB, 1: 2 * GIB})
+    assert limit_of(FakeRuntime(None), driver, Identity(UUID), SYSTEM).others_bytes == 2 * GIB
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,14 @@ def test_peaks_read_beside_each_other_have_one_unit() -> None:
     assert peaks_line(Peaks(allocated_bytes=512 * MIB)) == "allocated 512.0 MiB"
 
 
+def test_a_model_spread_over_devices_was_measured_on_one_and_that_is_said() -> None:
+    # BC11, second variant
+    spread = facts_of(options={"model_init_kwargs": {"device_map": "auto"}})
+    assert any("device_map auto" in n for n in result_of(BASELINE, facts=spread).notices)
+    one = facts_of(options={"model_init_kwargs": {"device_map": {"": 0}}})
+    assert not any("device_map" in n for n in result_of(BASELINE, facts=one).notices)
+
+
 def test_a_saver_that_saved_nothing_is_a_finding() -> None:
     # BC43
     on = trial_of(1, candidate_of(activation_offloading=True), seconds=12.5)
