@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ class Store:
         for trial in patiently(lambda: self._study.get_trials(deepcopy=False, states=running)):
             if is_alive(trial.user_attrs.get("owner")):
                 continue
-            patiently(lambda t=trial: self._fail(t.number, t._trial_id))
+            patiently(partial(self._fail, trial.number, trial._trial_id))
             key = str(trial.user_attrs.get("key"))
             if trial.user_attrs.get("requeued"):
                 self._given_up.add(key)
@@ -148,7 +149,7 @@ class Store:
             if trial.user_attrs.get("key") == key:
                 return trial
             # Left waiting by a process that died between the two calls above.
-            patiently(lambda t=trial: self._study.tell(t, state=self._states.FAIL))
+            patiently(partial(self._study.tell, trial, state=self._states.FAIL))
 
     def pruned(
         self,
