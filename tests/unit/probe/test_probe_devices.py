@@ -101,6 +101,15 @@ def test_shared_memory_is_known_by_its_size_when_cuda_does_not_say_it() -> None:
     assert device.unified
 
 
+def test_a_card_larger_than_the_host_does_not_share_its_memory() -> None:
+    host = (128 * GIB, 100 * GIB)
+    refused = FakeDevice(memory_refusal=NOT_SUPPORTED)
+    for driver in (no_library(), FakeNvml({f"GPU-{UUID}": refused})):
+        device, _ = device_of(driver, FakeRuntime(None, total_bytes=139 * GIB), host)
+        assert not device.unified
+        assert device.free_bytes > 100 * GIB
+
+
 def test_a_device_without_a_size_takes_the_systems() -> None:
     runtime = FakeRuntime(None, total_bytes=0, integrated=True)
     device, _ = device_of(unified(), runtime, (128 * GIB, 100 * GIB))
