@@ -437,12 +437,12 @@ class Tuned:
 
     @property
     def config(self) -> Any:
-        """The chosen configuration as a ready ``SFTConfig``."""
+        """The chosen configuration as the trainer's ready ``SFTConfig``, ``DPOConfig``, ..."""
         return build_config(self.result, **cpu_overrides(self.result))
 
     @property
     def trainer_kwargs(self) -> dict[str, Any]:
-        """Keywords such that ``SFTTrainer(**tuned.trainer_kwargs)`` is ready to train."""
+        """Keywords such that TRL's trainer, ``SFTTrainer(**kwargs)``, is ready to train."""
         return trainer_kwargs(self.result, **cpu_overrides(self.result))
 
 

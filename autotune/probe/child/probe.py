@@ -271,6 +271,13 @@ class Probe:
         schedule.on_update = series.update
         return schedule
 
+    def _unreached(self) -> tuple[str, ...]:
+        """Say which trained modules no gradient reached, in one remark."""
+        if self._reach is None or not self._reach.unreached:
+            return ()
+        missed, of = self._reach.unreached, self._reach.modules
+        return (f"{len(missed)} of {of} trained modules got no gradient, such as {missed[0]}",)
+
     def _memory_done(self, cap: Cap) -> None:
         assert self.meter is not None
         self._peaks = self.meter.read()
@@ -312,7 +319,7 @@ class Probe:
             ),
             worst_tokens=tuple(int(self._facts.tokens[i]) for i in self._worst[0].rows),
             effective=self._effective,
-            warnings=tuple(self._warnings),
+            warnings=(*self._warnings, *self._unreached()),
             parameters=self._parameters,
             load_seconds=(clock.first_step_at or time.perf_counter()) - self._started,
             steps_seconds=sum(s.seconds for s in clock.steps) + sum(clock.optimizer_seconds),
