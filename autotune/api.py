@@ -173,7 +173,7 @@ class _Run:
         self._memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
         self._headroom = _headroom(request)
         self._space = read_space(find_space(request.space or self._job.trainer.value))
-        if self._space.trainer != self._job.trainer.value:
+        if not self._space.suits(self._job.trainer):
             raise BadInput(
                 f"the space {self._space.name!r} is for {self._space.trainer}, the job is "
                 f"{self._job.trainer.value}.",
@@ -231,13 +231,14 @@ class _Run:
         facts = facts_of(self._job, prepared, self._out_dir / "prepared")
         fixed = canonical_options(self._request.set_options)
         pinned = {k: facts.job.options[k] for k in fixed if k in facts.job.options}
+        space = enumerate_space(self._space, facts, pinned)
         plan = Plan(
             facts=facts,
             prepared=prepared,
             budget=_budget(self._memory or self._origin.memory_bytes, self._headroom, prepared),
-            space=enumerate_space(self._space, facts, pinned),
+            space=space,
             limits=self._limits,
-            notices=_notices(self._origin, prepared, self._why_cold),
+            notices=(*_notices(self._origin, prepared, self._why_cold), *space.notices),
         )
         self._watch.planned(plan)
         return plan
@@ -353,6 +354,8 @@ def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
         positions=prepared.model.positions,
         moe=prepared.model.moe,
         versions=prepared.environment.versions,
+        lacking=prepared.lacking,
+        traits=prepared.model.traits,
     )
 
 
