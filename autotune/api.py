@@ -275,6 +275,7 @@ class _Run:
             limits=self._limits,
             observer=self,
             eval_rows=_eval_rows(plan.prepared),
+            has_weights=plan.prepared.model.has_weights,
         )
 
     def _go(self) -> Result:
