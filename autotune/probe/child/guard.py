@@ -51,7 +51,7 @@ def run_update(
     seen = _Seen()
     trainer = build_trainer(
         spec.trainer,
-        options=_options(spec, side, work_dir),
+        options=guard_options(spec, side, work_dir),
         model_dir=Path(spec.model_dir),
         weights=spec.weights,
         rows=take_rows(spec.rows_dir, list(spec.rows), side.pretruncate_tokens),
@@ -110,7 +110,14 @@ def _watched(trainer_class: Any, seen: _Seen) -> Any:
     return Watched
 
 
-def _options(spec: GuardSpec, side: GuardSide, work_dir: Path) -> dict[str, Any]:
+def guard_options(spec: GuardSpec, side: GuardSide, work_dir: Path) -> dict[str, Any]:
+    """Return one candidate's options, isolated, for a run of one update.
+
+    Args:
+        spec: device and seed.
+        side: the candidate.
+        work_dir: the only folder the trainer writes to.
+    """
     options = dict(side.options)
     for override in OVERRIDES:
         if override.option in options or override.value is not None:
