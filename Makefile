@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Measuring processes share few cores with the test suite here: waiting threads must not spin.
 TEST_ENV := OMP_WAIT_POLICY=passive AUTOTUNE_CACHE=$(CURDIR)/.make/cache HF_HUB_OFFLINE=1
 
-.PHONY: setup demo test check bench-probe bench-search bench-dataset bench-real test-oldest bench-predict gpu-check clean
+.PHONY: setup demo test check bench-probe bench-repeat bench-search bench-dataset bench-real test-oldest bench-predict gpu-check clean
 
 setup: $(READY)
 
@@ -29,6 +29,10 @@ check: $(READY)
 
 bench-probe: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_probe.py --timeout=3600
+
+# 5 peaks of 5 candidates, 200 probes in a row, 20 pairs of a candidate with itself: 12 minutes.
+bench-repeat: $(READY)
+	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_repeat.py --timeout=3600
 
 bench-search: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_landscape.py tests/bench/bench_search.py --timeout=3600

@@ -15,8 +15,9 @@ from typing import Any
 from autotune.core.outcome import Outcome
 from autotune.core.result import read_result
 from autotune.probe.child.probe import open_device
-from autotune.probe.classify import Observed, classify
+from autotune.probe.classify import classify
 from autotune.probe.launch import ColdLauncher
+from autotune.probe.observed import Observed
 from autotune.probe.protocol import Failure
 from tests.gpu.history import record
 from tests.gpu.lab import LORA, MIB, Lab, checkpointing, fits, numbers, peak

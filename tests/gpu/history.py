@@ -64,7 +64,7 @@ def _trainer(lab: Lab, spec: ProbeSpec, name: str) -> Any:
         options=guard_options(alone, side, lab.folder / name),
         model_dir=Path(spec.model_dir),
         weights="random",
-        rows=take_rows(spec.rows_dir, list(rows), None),
+        rows=take_rows(spec.trainer, spec.rows_dir, list(rows), None),
         device=spec.device,
     )
     batch = int(trainer.args.per_device_train_batch_size)

@@ -45,7 +45,8 @@ def run_update(
     """
     import torch
 
-    from autotune.training.trainer import build_trainer, trainer_class
+    from autotune.training.prepared import trainer_class
+    from autotune.training.trainer import build_trainer
 
     torch.manual_seed(spec.seed)
     seen = _Seen()
@@ -54,7 +55,7 @@ def run_update(
         options=guard_options(spec, side, work_dir),
         model_dir=Path(spec.model_dir),
         weights=spec.weights,
-        rows=take_rows(spec.rows_dir, list(spec.rows), side.pretruncate_tokens),
+        rows=take_rows(spec.trainer, spec.rows_dir, list(spec.rows), side.pretruncate_tokens),
         device=spec.device,
         cls=_watched(base or trainer_class(spec.trainer), seen),
     )
@@ -118,8 +119,13 @@ def guard_options(spec: GuardSpec, side: GuardSide, work_dir: Path) -> dict[str,
         side: the candidate.
         work_dir: the only folder the trainer writes to.
     """
+    from autotune.training.arguments import option_owners
+
     options = dict(side.options)
+    known = option_owners(spec.trainer)
     for override in OVERRIDES:
+        if override.option not in known:
+            continue
         if override.option in options or override.value is not None:
             options[override.option] = override.value
     options["output_dir"] = str(work_dir / "trainer")
