@@ -37,6 +37,18 @@ bench-repeat: $(READY)
 bench-search: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_landscape.py tests/bench/bench_search.py --timeout=3600
 
+# The oldest versions pyproject.toml admits, in an environment of their own; needs a package index.
+# torch stays as in constraints.txt: OLDEST_TORCH=2.x tries another.
+OLDEST := .make/oldest
+OLDEST_TESTS := tests/unit tests/formats tests/integration/test_guard.py \
+	tests/integration/test_repeatability.py tests/integration/test_python_api.py
+
+test-oldest:
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python tests/oldest.py $(if $(OLDEST_TORCH),--torch $(OLDEST_TORCH)) > .make/oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .make/oldest.txt -e '.[dev]'
+	$(TEST_ENV) $(OLDEST)/bin/python -m pytest $(OLDEST_TESTS)
+
 bench-predict:
 	@echo "make $@ is not built in this version" >&2; exit 4
 
