@@ -24,6 +24,7 @@ from autotune.core.outcome import Phase
 from autotune.probe.baseline import Baseline, Start
 from autotune.probe.cgroup import cgroup_limit
 from autotune.probe.classify import classify
+from autotune.probe.equivalence import judge
 from autotune.probe.launch import Launched, Launcher
 from autotune.probe.meters.driver import Driver
 from autotune.probe.meters.nvml import NvmlDriver
@@ -34,6 +35,7 @@ from autotune.probe.protocol import (
     LOG_FILE,
     REPLY_FILE,
     REQUEST_FILE,
+    GuardSpec,
     InspectSpec,
     Prepared,
     PrepareSpec,
@@ -56,6 +58,11 @@ class Prober(Protocol):
         self, spec: ProbeSpec, *, name: str, deadline_s: float, tick: Tick | None = None
     ) -> ProbeReport:
         """Measure one candidate within the deadline."""
+
+    def compare(
+        self, spec: GuardSpec, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> ProbeReport:
+        """Run one update of two candidates and say whether they train the same."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,50 @@ class Runner:
             peak_rss_bytes=done.peak_rss_bytes,
             log_file=str(done.log_file),
             needed_bytes=needed,
+        )
+
+    def compare(
+        self, spec: GuardSpec, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> ProbeReport:
+        """Run one update of two candidates and say whether they train the same.
+
+        Args:
+            spec: the two and their rows.
+            name: name of its folder and log.
+            deadline_s: seconds after which the process tree is ended.
+            tick: called about 20 times a second with the seconds passed.
+
+        Returns:
+            A report whose outcome is ``fits`` when they do, and ``invalid`` with ``compared`` when
+            they do not; every other ending says nothing about the candidate.
+        """
+        done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
+        compared = done.reply.compared if done.reply else None
+        if compared is not None:
+            ending = judge(compared)
+        else:
+            ending, _ = classify(
+                Observed(
+                    failure=done.reply.failure if done.reply else None,
+                    measurement=None,
+                    code=done.code,
+                    timed_out=done.timed_out,
+                    deadline_s=deadline_s,
+                    peak_rss_bytes=done.peak_rss_bytes,
+                    host_total_bytes=host_bytes(),
+                    cap_bytes=None,
+                    device=spec.device,
+                    log_tail=_tail(done.log_file),
+                    phase=done.phase,
+                    step=done.step,
+                )
+            )
+        return ProbeReport(
+            ending=ending,
+            compared=compared,
+            wall_seconds=done.wall_seconds,
+            peak_rss_bytes=done.peak_rss_bytes,
+            log_file=str(done.log_file),
         )
 
     def prepare(
