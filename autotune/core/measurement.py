@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from autotune.core.device_state import DeviceState
+from autotune.core.equivalence import Compared
 from autotune.core.job import Frozen
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending
@@ -46,11 +48,26 @@ class Step(Frozen):
         return self.rows * self.width
 
 
+class Precompute(Frozen):
+    """The one-off pass over the reference before training (``precompute_ref_log_probs``).
+
+    Args:
+        seconds: wall time of the pass over the probe's rows.
+        rows: rows it covered; the whole data set costs in proportion.
+        peaks: its own peak memory.
+    """
+
+    seconds: float
+    rows: int
+    peaks: Peaks
+
+
 class Measurement(Frozen):
     """Everything one probe found out.
 
     Args:
-        peaks: peak memory over loading and the memory phase, four numbers.
+        peaks: peak memory over loading, the pass over the reference where there is one, and the
+            memory phase; four numbers.
         load_peaks: peak memory of loading alone.
         memory_steps: micro-steps of the memory phase, in order.
         warmup_steps: micro-steps thrown away before timing.
@@ -62,7 +79,8 @@ class Measurement(Frozen):
         worst_tokens: tokens of each row of the memory batch, after truncation and packing.
         effective: values TRL really used, read back from the trainer.
         warnings: warnings TRL, transformers or torch raised, each once.
-        parameters: trainable and all parameters, and the trainable dtype.
+        parameters: numbers, bytes and dtypes of the weights, the policy's apart from the
+            reference's (`autotune.training.parameters.count_parameters`).
         load_seconds: from the start of the child to the first step.
         steps_seconds: wall time of all micro-steps and optimizer updates, of every phase.
         cap_bytes: the enforced cap; None when the probe ran without.
@@ -71,6 +89,11 @@ class Measurement(Frozen):
         evaluated: whether a verification ran an evaluation.
         documents_mix: whether documents flattened into one row see each other; None where rows
             are not flattened.
+        device_state: clocks and temperature of the device while steps were timed (a verification:
+            while it ran); None on a CPU.
+        precompute: the one-off pass over the reference; None when there was none.
+        trained_modules: modules with trained parameters; None when nobody counted.
+        unreached_modules: those no gradient reached in the memory phase.
         speed_rows_repeated: whether packed rows had to be used more than once to fill the timing.
     """
 
@@ -94,6 +117,10 @@ class Measurement(Frozen):
     saved: bool = False
     evaluated: bool = False
     documents_mix: bool | None = None
+    device_state: DeviceState | None = None
+    precompute: Precompute | None = None
+    trained_modules: int | None = None
+    unreached_modules: tuple[str, ...] = ()
 
 
 class ProbeReport(Frozen):
@@ -106,6 +133,7 @@ class ProbeReport(Frozen):
         peak_rss_bytes: highest resident memory of the child seen by the parent.
         log_file: the child's output.
         needed_bytes: least memory the candidate is known to need, when it did not fit.
+        compared: one update beside the reference's; None unless the process was asked for that.
     """
 
     schema_version: Literal[1] = 1
@@ -115,3 +143,4 @@ class ProbeReport(Frozen):
     peak_rss_bytes: int | None = None
     log_file: str | None = None
     needed_bytes: int | None = None
+    compared: Compared | None = None

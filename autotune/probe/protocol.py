@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from autotune.core.environment import Device, Environment
+from autotune.core.equivalence import Compared
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen, Job, Trainer
 from autotune.core.measurement import Measurement
@@ -71,6 +72,7 @@ class ProbeSpec(Frozen):
         model_dir: local directory with the model's config and tokenizer.
         weights: ``random`` or ``real``.
         options: final TRL options, the candidate's and the isolation's included.
+        env: environment variables the candidate needs beside the job's own.
         device: ``cpu`` or ``cuda:i``.
         rows_dir: folder of the prepared rows.
         plan: which rows.
@@ -88,6 +90,7 @@ class ProbeSpec(Frozen):
     model_dir: str
     weights: Literal["random", "real"]
     options: dict[str, Any]
+    env: dict[str, str] = {}
     device: str
     rows_dir: str
     plan: RowPlan
@@ -98,6 +101,45 @@ class ProbeSpec(Frozen):
     verification: Verification | None = None
     timed_steps: int = 8
     timed_rows: int = 64
+
+
+class GuardSide(Frozen):
+    """One of two candidates that are compared.
+
+    Args:
+        options: final TRL options, the candidate's included.
+        pretruncate_tokens: length rows are cut to before TRL sees them.
+    """
+
+    options: dict[str, Any]
+    pretruncate_tokens: int | None = None
+
+
+class GuardSpec(Frozen):
+    """Run one optimizer update of two candidates on the same rows and weights (DESIGN.md 5.7).
+
+    Args:
+        trainer: which TRL trainer.
+        model_dir: local directory with the model's config and tokenizer.
+        weights: ``random`` (seeded) or ``real``.
+        device: ``cpu`` or ``cuda:i``.
+        rows_dir: folder of the prepared rows.
+        rows: the rows of the update, in order; both candidates realise the same tokens of them.
+        reference: what the candidate is compared with.
+        candidate: the one that would be emitted.
+        seed: of the random weights.
+    """
+
+    kind: Literal["guard"] = "guard"
+    trainer: Trainer
+    model_dir: str
+    weights: Literal["random", "real"]
+    device: str
+    rows_dir: str
+    rows: tuple[int, ...]
+    reference: GuardSide
+    candidate: GuardSide
+    seed: int = 0
 
 
 class PrepareSpec(Frozen):
@@ -134,7 +176,7 @@ class InspectSpec(Frozen):
     matmul: bool = False
 
 
-Spec = Annotated[ProbeSpec | PrepareSpec | InspectSpec, Field(discriminator="kind")]
+Spec = Annotated[ProbeSpec | GuardSpec | PrepareSpec | InspectSpec, Field(discriminator="kind")]
 
 
 class Request(Frozen):
@@ -156,7 +198,6 @@ class Failure(Frozen):
         unable: it is about the machine or the installation (exit code 4).
         hint: what to do next.
         step: micro-steps finished before it.
-        process_bytes: process memory above the start when it happened, if known.
     """
 
     type_name: str
@@ -167,7 +208,6 @@ class Failure(Frozen):
     unable: bool = False
     hint: str | None = None
     step: int = 0
-    process_bytes: int | None = None
 
 
 class ModelFacts(Frozen):
@@ -181,6 +221,7 @@ class ModelFacts(Frozen):
         vocabulary: rows of the input embedding.
         moe: whether it routes tokens to experts.
         has_weights: whether real weights are at hand locally.
+        traits: what sets it apart for the rules (``autotune.knobs.facts.Facts``).
     """
 
     model_dir: str
@@ -190,6 +231,7 @@ class ModelFacts(Frozen):
     vocabulary: int
     moe: bool
     has_weights: bool
+    traits: frozenset[str] = frozenset()
 
 
 class Prepared(Frozen):
@@ -205,6 +247,7 @@ class Prepared(Frozen):
         eval_profile: facts of the rows evaluation uses; None when the config does not evaluate,
             equal to ``profile`` when they are held out of those it trains on.
         notices: what was resolved on the user's behalf, one sentence each.
+        lacking: why each capability this machine does not have is not there, by name.
     """
 
     environment: Environment
@@ -215,6 +258,7 @@ class Prepared(Frozen):
     profile: DatasetProfile
     eval_profile: DatasetProfile | None = None
     notices: tuple[str, ...] = ()
+    lacking: dict[str, str] = Field(default_factory=dict)
 
 
 class Reply(Frozen):
@@ -228,6 +272,7 @@ class Reply(Frozen):
     measurement: Measurement | None = None
     prepared: Prepared | None = None
     environment: Environment | None = None
+    compared: Compared | None = None
 
 
 def write_document(path: Path, document: BaseModel) -> None:

@@ -47,7 +47,7 @@ def estimate(
     kept = retention(candidate, facts)
     useful, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
     labels = kept * facts.lengths.labels_kept(facts.reference_length)
-    total = int(facts.lengths.useful(None).sum())
+    total = int(facts.lengths.both_sides(None).sum())
     dropped = 1.0 - useful / total if total else 0.0
     length = candidate.get("max_length")
     loses_nothing = candidate.get("packing") in ("bfd_split", "wrapped")
@@ -71,6 +71,7 @@ def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shape
     """Return the micro-batches one pass over the data set has under a candidate."""
     length = candidate.get("max_length")
     multiple = candidate.get("pad_to_multiple_of")
+    order = candidate.get("train_sampling_strategy", facts.option("train_sampling_strategy"))
     return shapes_of_pass(
         facts.lengths,
         batch=int(candidate.get("per_device_train_batch_size") or 1),
@@ -78,7 +79,7 @@ def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shape
         packing=str(candidate.get("packing", "none")),
         padding_free=bool(candidate.get("padding_free", False)),
         pad_to_multiple_of=None if multiple is None else int(multiple),
-        group_by_length=facts.option("train_sampling_strategy") == "group_by_length",
+        group_by_length=order == "group_by_length",
         accumulation=settings.accumulation,
         shards=facts.shards,
         seed=facts.job.seed,

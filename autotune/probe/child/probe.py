@@ -7,21 +7,34 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotune.core.measurement import Measurement
-from autotune.core.memory import Peaks
+from autotune.core.device_state import DeviceState
+from autotune.core.job import Trainer
+from autotune.core.measurement import Measurement, Precompute
+from autotune.core.memory import Peaks, highest
 from autotune.core.outcome import Phase
 from autotune.knobs.isolation import OVERRIDES
 from autotune.probe.child.batches import BatchFacts, timed_batches, worst_batches
+from autotune.probe.child.device import open_device
+from autotune.probe.child.effective import effective_values, flattens, reference_of
+from autotune.probe.child.gradients import GradientReach
 from autotune.probe.child.leak import documents_mix
+from autotune.probe.child.remarks import listening
 from autotune.probe.child.rows import facts_of, take_rows
 from autotune.probe.child.steps import Schedule, Stage, instrumented, update_callback
-from autotune.probe.child.verify import PeakSeries, evaluate, held_tensors, saving_options
+from autotune.probe.child.verify import (
+    PeakSeries,
+    eval_rows,
+    evaluate,
+    held_tensors,
+    saving_options,
+)
 from autotune.probe.meters.base import Cap, Meter
+from autotune.probe.phase_file import PhaseFile
 from autotune.probe.protocol import ProbeSpec, Verification
 
 #: Micro-steps per update in a probe: two let gradients and activations coexist exactly when the
@@ -54,6 +67,9 @@ class Probe:
         self._documents_mix: bool | None = None
         self._series: PeakSeries | None = None
         self._evaluated = False
+        self._device_state: DeviceState | None = None
+        self._precompute: Precompute | None = None
+        self._reach: GradientReach | None = None
         self._started = time.perf_counter()
 
     @property
@@ -72,13 +88,8 @@ class Probe:
         Raises:
             Exception: whatever the measured thing raises; the child's outermost frame reports it.
         """
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                self._run()
-            finally:
-                seen = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
-                self._warnings = list(seen)[:20]
+        with listening(self._warnings):
+            self._run()
         return self.measurement()
 
     def _run(self) -> None:
@@ -97,11 +108,12 @@ class Probe:
         assert self.meter is not None
         spec = self.spec
         trainer, holder = self._build()
-        if trainer.padding_free:
+        if flattens(spec.trainer, trainer):
             packed = bool(spec.options.get("packing", False))
             self._documents_mix = documents_mix(trainer, packed=packed)
         self._load_peaks = self.meter.read()
         self.schedule = self._schedule(trainer, self.meter, cap, sync)
+        self.schedule.clock.tell = PhaseFile(self.work_dir).tell
         holder[:] = [self.schedule, trainer]
         trainer.args.max_steps = self.schedule.updates
         trainer.add_callback(update_callback(holder))
@@ -109,13 +121,45 @@ class Probe:
         if wanted is not None:
             for name, value in saving_options(wanted, self._parameters, self.work_dir).items():
                 setattr(trainer.args, name, value)
-        trainer.train()
-        if wanted is not None:
-            self._evaluated = evaluate(trainer, wanted, self.schedule)
-        self._effective = _effective(trainer)
+        held = None if wanted is None else eval_rows(spec.trainer, wanted)
+        if spec.options.get("precompute_ref_log_probs"):
+            held = self._run_precompute(trainer, held, sync)
+        reach = self._reach = GradientReach(trainer.model)
+        self.schedule.on_gradients = reach.look
+        try:
+            trainer.train()
+        finally:
+            self._effective = effective_values(spec.trainer, trainer, self._parameters)
+        if held is not None:
+            self._evaluated = evaluate(trainer, held, self.schedule)
+
+    def _run_precompute(self, trainer: Any, held: Any | None, sync: Callable[[], None]) -> Any:
+        """Run the one-off pass over the reference on its own; returns the evaluation rows.
+
+        TRL makes the evaluation rows' too before it trains, when the policy still is the reference.
+        """
+        from autotune.training.prepared import precomputed
+
+        assert self.meter is not None
+        args, rows = trainer.args, trainer.train_dataset
+        self.meter.reset()
+        start = time.perf_counter()
+        trainer.train_dataset = precomputed(trainer, rows, "train", trainer._train_batch_size)
+        sync()
+        seconds = time.perf_counter() - start
+        self._precompute = Precompute(seconds=seconds, rows=len(rows), peaks=self.meter.read())
+        if held is None:
+            return None
+        held = trainer._prepare_dataset(held, trainer.processing_class, args, "eval")
+        trainer.eval_dataset = precomputed(
+            trainer, held, "eval", int(args.per_device_eval_batch_size)
+        )
+        return trainer.eval_dataset
 
     def _build(self) -> tuple[Any, list[Any]]:
-        from autotune.training.trainer import build_trainer, trainer_class
+        from autotune.training.parameters import count_parameters
+        from autotune.training.prepared import trainer_class
+        from autotune.training.trainer import build_trainer
 
         spec = self.spec
         holder: list[Any] = []
@@ -129,18 +173,21 @@ class Probe:
             options=self._options(),
             model_dir=Path(spec.model_dir),
             weights=spec.weights,
-            rows=take_rows(spec.rows_dir, indices, spec.pretruncate_tokens),
+            rows=take_rows(spec.trainer, spec.rows_dir, indices, spec.pretruncate_tokens),
             device=spec.device,
             cls=instrumented(trainer_class(spec.trainer), holder),
         )
-        from autotune.training.model import count_parameters
-
-        self._parameters = count_parameters(trainer.model)
+        self._parameters = count_parameters(trainer.model, reference_of(spec.trainer, trainer))
         return trainer, holder
 
     def _options(self) -> dict[str, Any]:
+        from autotune.training.arguments import option_owners
+
         options = dict(self.spec.options)
+        known = option_owners(self.spec.trainer)
         for override in OVERRIDES:
+            if override.option not in known:
+                continue
             if override.option in options or override.value is not None:
                 options[override.option] = override.value
         options["output_dir"] = str(self.work_dir / "trainer")
@@ -158,7 +205,12 @@ class Probe:
     def _schedule(self, trainer: Any, meter: Meter, cap: Cap, sync: Callable[[], None]) -> Schedule:
         spec, accumulation = self.spec, self.accumulation
         packing = bool(spec.options.get("packing", False))
-        facts = facts_of(trainer.train_dataset, padding_free=bool(trainer.padding_free))
+        facts = facts_of(
+            spec.trainer,
+            trainer.train_dataset,
+            flattens=flattens(spec.trainer, trainer),
+            max_length=trainer.args.max_length,
+        )
         self._facts = facts
         # With fewer rows in the whole data set than a batch holds, TRL trains on what there is.
         batch = spec.plan.batch or int(trainer.args.per_device_train_batch_size)
@@ -171,7 +223,7 @@ class Probe:
         stages = [Stage("memory", tuple(memory), meter.reset, lambda: self._memory_done(cap))]
         if spec.device == "cpu":
             watched = tuple(worst[0] for _ in range(accumulation))
-            watch = _WatchedUpdate(trainer, self._watched)
+            watch = _WatchedUpdate(partial(held_tensors, spec.trainer, trainer), self._watched)
             stages.append(Stage("allocated", watched, watch.start, watch.stop))
         if not spec.memory_only:
             timed, self._repeated = timed_batches(
@@ -183,8 +235,8 @@ class Probe:
                 accumulation,
             )
             stages.append(Stage("warmup", tuple(timed[:accumulation])))
-            stages.append(Stage("timed", tuple(timed)))
-        return _laid_out(trainer, stages, accumulation, sync)
+            stages.append(Stage("timed", tuple(timed), self._forget_state, self._note_state))
+        return _laid_out(spec.trainer, trainer, stages, accumulation, sync)
 
     def _long_schedule(
         self,
@@ -201,33 +253,51 @@ class Probe:
             for update in range(wanted.updates)
             for _ in range(self.accumulation)
         ]
-        series = self._series = PeakSeries(trainer, meter, self.spec.device)
+        held = partial(held_tensors, self.spec.trainer, trainer)
+        series = self._series = PeakSeries(held, meter, self.spec.device)
         on_cpu = self.spec.device == "cpu"
 
         def enter() -> None:
             if not on_cpu:
                 meter.reset()
+            self._forget_state()
             series.start()
 
         def leave() -> None:
             series.stop()
             if not on_cpu:
                 self._peaks = meter.read()
+            self._note_state()
 
         stages = [Stage("series" if on_cpu else "memory", tuple(batches), enter, leave)]
         if on_cpu:
             # What the watch itself needs would be charged to the cap, so the cap holds before it.
             first = tuple(b for b in worst for _ in range(_MEMORY_UPDATES * self.accumulation))
             stages.insert(0, Stage("memory", first, meter.reset, lambda: self._memory_done(cap)))
-        schedule = _laid_out(trainer, stages, self.accumulation, sync)
+        schedule = _laid_out(self.spec.trainer, trainer, stages, self.accumulation, sync)
         schedule.on_update = series.update
         return schedule
+
+    def _unreached(self) -> tuple[str, ...]:
+        """Say which trained modules no gradient reached, in one remark."""
+        if self._reach is None or not self._reach.unreached:
+            return ()
+        missed, of = self._reach.unreached, self._reach.modules
+        return (f"{len(missed)} of {of} trained modules got no gradient, such as {missed[0]}",)
 
     def _memory_done(self, cap: Cap) -> None:
         assert self.meter is not None
         self._peaks = self.meter.read()
         if self.spec.device == "cpu":
             cap.lift()
+
+    def _forget_state(self) -> None:
+        assert self.meter is not None
+        self.meter.state()
+
+    def _note_state(self) -> None:
+        assert self.meter is not None
+        self._device_state = self.meter.state()
 
     def _watched(self, allocated_bytes: int) -> None:
         self._allocated_bytes = allocated_bytes
@@ -244,7 +314,10 @@ class Probe:
         ]
         series = tuple(self._series.peaks_bytes) if self._series else ()
         allocated = max(series) if series else self._allocated_bytes
-        peaks = _merge(self._peaks, self._load_peaks, allocated)
+        before = self._load_peaks
+        if self._precompute is not None:
+            before = highest(self._precompute.peaks, before)
+        peaks = highest(self._peaks, before, allocated)
         norms = [float(n) for n in clock.grad_norms if n is not None]
         return Measurement(
             peaks=peaks,
@@ -261,7 +334,7 @@ class Probe:
             ),
             worst_tokens=tuple(int(self._facts.tokens[i]) for i in self._worst[0].rows),
             effective=self._effective,
-            warnings=tuple(self._warnings),
+            warnings=(*self._warnings, *self._unreached()),
             parameters=self._parameters,
             load_seconds=(clock.first_step_at or time.perf_counter()) - self._started,
             steps_seconds=sum(s.seconds for s in clock.steps) + sum(clock.optimizer_seconds),
@@ -271,91 +344,40 @@ class Probe:
             update_peaks_bytes=series,
             saved=self.schedule.saved,
             evaluated=self._evaluated,
+            device_state=self._device_state,
+            precompute=self._precompute,
+            trained_modules=self._reach.modules if self._reach else None,
+            unreached_modules=self._reach.unreached if self._reach else (),
         )
 
 
 def _laid_out(
-    trainer: Any, stages: list[Stage], accumulation: int, sync: Callable[[], None]
+    kind: Trainer,
+    trainer: Any,
+    stages: list[Stage],
+    accumulation: int,
+    sync: Callable[[], None],
 ) -> Schedule:
     """Give the trainer the stages' rows as one data set read in sequence."""
+    from autotune.training.prepared import in_order
+
     order = [row for stage in stages for b in stage.batches for row in b.rows]
-    trainer.train_dataset = trainer.train_dataset.select(order)
+    trainer.train_dataset = in_order(kind, trainer, trainer.train_dataset.select(order))
     return Schedule(stages, accumulation, sync)
 
 
 class _WatchedUpdate:
     """Watch torch's CPU allocator during one update."""
 
-    def __init__(self, trainer: Any, done: Callable[[int], None]) -> None:
-        self._trainer = trainer
+    def __init__(self, held: Callable[[], list[Any]], done: Callable[[int], None]) -> None:
+        self._held = held
         self._done = done
         self._watch: Any = None
 
     def start(self) -> None:
         from autotune.probe.meters.cpu import AllocatorWatch
 
-        self._watch = AllocatorWatch(held_tensors(self._trainer))
+        self._watch = AllocatorWatch(self._held())
 
     def stop(self) -> None:
         self._done(self._watch.stop())
-
-
-def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
-    """Return the meter, the cap and the synchronisation of a device.
-
-    Args:
-        device: ``cpu`` or ``cuda:i``.
-    """
-    import torch
-
-    if device == "cpu":
-        from autotune.probe.meters.cpu import CpuCap, CpuMeter
-
-        # Start the worker and autograd threads now: their stacks are torch's, not the candidate's.
-        a = torch.ones(64, 64, requires_grad=True)
-        torch.autograd.backward((a @ a).sum())
-        return CpuMeter(), CpuCap(), lambda: None
-
-    from autotune.probe.meters.cuda import CudaCap, CudaMeter
-
-    index = int(device.partition(":")[2] or 0)
-    torch.cuda.set_device(index)
-    cap = CudaCap(index)
-    return CudaMeter(index), cap, lambda: torch.cuda.synchronize(index)
-
-
-def _merge(memory: Peaks, load: Peaks, allocated_bytes: int | None) -> Peaks:
-    """Return the larger of two phases' peaks, number by number."""
-
-    def larger(name: str) -> int | None:
-        known = [v for v in (getattr(memory, name), getattr(load, name)) if v is not None]
-        return max(known) if known else None
-
-    absent = dict(memory.absent)
-    allocated = larger("allocated_bytes")
-    if allocated_bytes is not None:
-        allocated = allocated_bytes
-        absent.pop("allocated", None)
-    return Peaks(
-        allocated_bytes=allocated,
-        reserved_bytes=larger("reserved_bytes"),
-        process_bytes=larger("process_bytes"),
-        device_used_bytes=larger("device_used_bytes"),
-        absent=absent,
-        allocation_retries=memory.allocation_retries,
-    )
-
-
-def _effective(trainer: Any) -> dict[str, Any]:
-    """Read back what the trainer really uses, whatever was asked for."""
-    args = trainer.args
-    return {
-        "padding_free": bool(trainer.padding_free),
-        "max_length": args.max_length,
-        "per_device_train_batch_size": args.per_device_train_batch_size,
-        "gradient_checkpointing": bool(trainer.model.is_gradient_checkpointing),
-        "bf16": bool(args.bf16),
-        "fp16": bool(args.fp16),
-        "optim": str(args.optim),
-        "attn_implementation": trainer.model.config._attn_implementation,
-    }
