@@ -221,6 +221,7 @@ class ModelFacts(Frozen):
         vocabulary: rows of the input embedding.
         moe: whether it routes tokens to experts.
         has_weights: whether real weights are at hand locally.
+        traits: what sets it apart for the rules (``autotune.knobs.facts.Facts``).
     """
 
     model_dir: str
@@ -230,6 +231,7 @@ class ModelFacts(Frozen):
     vocabulary: int
     moe: bool
     has_weights: bool
+    traits: frozenset[str] = frozenset()
 
 
 class Prepared(Frozen):
@@ -245,6 +247,7 @@ class Prepared(Frozen):
         eval_profile: facts of the rows evaluation uses; None when the config does not evaluate,
             equal to ``profile`` when they are held out of those it trains on.
         notices: what was resolved on the user's behalf, one sentence each.
+        lacking: why each capability this machine does not have is not there, by name.
     """
 
     environment: Environment
@@ -255,6 +258,7 @@ class Prepared(Frozen):
     profile: DatasetProfile
     eval_profile: DatasetProfile | None = None
     notices: tuple[str, ...] = ()
+    lacking: dict[str, str] = Field(default_factory=dict)
 
 
 class Reply(Frozen):

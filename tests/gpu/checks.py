@@ -14,7 +14,7 @@ from typing import Any
 
 from autotune.core.outcome import Outcome
 from autotune.core.result import read_result
-from autotune.probe.child.probe import open_device
+from autotune.probe.child.device import open_device
 from autotune.probe.classify import classify
 from autotune.probe.launch import ColdLauncher
 from autotune.probe.observed import Observed
