@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -146,22 +146,12 @@ class Runner:
         start = Start() if self._baseline is None else self._baseline.start(spec.cap_bytes)
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
         reply = done.reply
-        observed = Observed(
-            failure=reply.failure if reply else None,
-            measurement=reply.measurement if reply else None,
-            code=done.code,
-            timed_out=done.timed_out,
-            deadline_s=deadline_s,
-            peak_rss_bytes=done.peak_rss_bytes,
-            host_total_bytes=host_bytes(),
+        observed = replace(
+            _observed(done, deadline_s, spec.device),
             cap_bytes=spec.cap_bytes,
-            device=spec.device,
-            log_tail=_tail(done.log_file),
             device_total_bytes=spec.device_total_bytes,
             device_free_bytes=start.free_bytes,
             surplus_bytes=start.surplus_bytes,
-            phase=done.phase,
-            step=done.step,
         )
         ending, needed = classify(observed)
         return ProbeReport(
@@ -190,27 +180,9 @@ class Runner:
         """
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
         compared = done.reply.compared if done.reply else None
-        if compared is not None:
-            ending = judge(compared)
-        else:
-            ending, _ = classify(
-                Observed(
-                    failure=done.reply.failure if done.reply else None,
-                    measurement=None,
-                    code=done.code,
-                    timed_out=done.timed_out,
-                    deadline_s=deadline_s,
-                    peak_rss_bytes=done.peak_rss_bytes,
-                    host_total_bytes=host_bytes(),
-                    cap_bytes=None,
-                    device=spec.device,
-                    log_tail=_tail(done.log_file),
-                    phase=done.phase,
-                    step=done.step,
-                )
-            )
+        seen = _observed(done, deadline_s, spec.device)
         return ProbeReport(
-            ending=ending,
+            ending=classify(seen)[0] if compared is None else judge(compared),
             compared=compared,
             wall_seconds=done.wall_seconds,
             peak_rss_bytes=done.peak_rss_bytes,
@@ -318,6 +290,24 @@ class Runner:
                 tick(passed)
             if passed > deadline_s:
                 return end_tree(process), True, peak_rss
+
+
+def _observed(done: Finished, deadline_s: float, device: str) -> Observed:
+    """Return what is seen of any process that ended; a probe's caller adds what it alone knows."""
+    return Observed(
+        failure=done.reply.failure if done.reply else None,
+        measurement=done.reply.measurement if done.reply else None,
+        code=done.code,
+        timed_out=done.timed_out,
+        deadline_s=deadline_s,
+        peak_rss_bytes=done.peak_rss_bytes,
+        host_total_bytes=host_bytes(),
+        cap_bytes=None,
+        device=device,
+        log_tail=_tail(done.log_file),
+        phase=done.phase,
+        step=done.step,
+    )
 
 
 def _tail(file: Path, lines: int = 15) -> str:

@@ -159,7 +159,7 @@ def words(
     kind = "real" if compared.weights == "real" else "seeded random"
     return (
         f"trains what the reference trains: one update on the same {mine.label_tokens:,} label "
-        f"tokens ({mine.micro_steps} micro-steps against {theirs.micro_steps}, {kind} weights, "
+        f"tokens ({mine.micro_steps} against {theirs.micro_steps} micro-steps, {kind} weights, "
         f"dropout off) differs by {difference_ratio(mine.loss, theirs.loss):.1e} in the loss and "
         f"{difference_ratio(mine.grad_norm, theirs.grad_norm):.1e} in the gradient norm "
         f"(allowed in {mine.precision}: {loss:g} and {norm:g})"

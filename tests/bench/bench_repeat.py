@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,12 @@ _PAIRS = max(2, round(20 * _SHARE))
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    folder = tmp_path_factory.mktemp("repeat")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("repeat")
+
+
+@pytest.fixture(scope="module")
+def session(folder: Path) -> Iterator[Session]:
     with demo_session(folder) as opened:
         yield opened
 
@@ -82,18 +87,17 @@ def test_repeated_peaks_agree(session: Session) -> None:
     assert max(spreads.values()) <= 1e-3, spreads
 
 
-def test_many_probes_in_a_row_leave_nothing(session: Session, tmp_path: Path) -> None:
+def test_many_probes_in_a_row_leave_nothing(session: Session, folder: Path) -> None:
     few = list(candidates(session).values())
     memory_only(session, few[0])  # what is opened once and kept is opened now
-    work = session.runner._work_dir
-    temporary = Path(os.environ.get("TMPDIR", "/tmp"))
+    temporary = Path(tempfile.gettempdir())
     names = {entry.name for entry in temporary.iterdir()}
-    before = Leftovers.look(tmp_path, work)
+    before = Leftovers.look(folder / "prepared", folder)
     outcomes: dict[str, int] = {}
     for probe in range(_PROBES):
         outcome = memory_only(session, few[probe % len(few)]).ending.outcome.value
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    after = Leftovers.look(tmp_path, work)
+    after = Leftovers.look(folder / "prepared", folder)
     new = sorted({entry.name for entry in temporary.iterdir()} - names)
     body = {"probes": _PROBES, "outcomes": outcomes, "new_in_tmp": new}
     _add("leftovers", {**body, "before": vars(before), "after": vars(after)})

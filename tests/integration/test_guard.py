@@ -97,6 +97,45 @@ def test_dropout_is_off_whatever_the_job_says(guard: Guard, tmp_path: Path) -> N
     assert Outcome.FITS is judge(both).outcome
 
 
+def preference_rows(trainer: Trainer, folder: Path) -> Path:
+    """Write eight rows as the preparation of a preference trainer leaves them."""
+    import datasets
+
+    def ids(first: int, count: int) -> list[int]:
+        return [5 + (first + at) % 40 for at in range(count)]
+
+    rows: dict[str, list[Any]] = {"prompt_ids": [ids(r, 4 + r) for r in range(8)]}
+    answers = [ids(3 * r, 5 + 2 * r) for r in range(8)]
+    if trainer is Trainer.KTO:
+        rows |= {"completion_ids": answers, "label": [r % 2 == 0 for r in range(8)]}
+    else:
+        rows |= {"chosen_ids": answers, "rejected_ids": [ids(7 * r + 1, 12) for r in range(8)]}
+    datasets.Dataset.from_dict(rows).save_to_disk(str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("trainer", "batch"), [(Trainer.DPO, 2), (Trainer.REWARD, 2), (Trainer.KTO, 4)]
+)
+def test_preference_trainers_are_compared_through_their_own_step(
+    guard: Guard, trainer: Trainer, batch: int, tmp_path: Path
+) -> None:
+    own = {**OWN, "per_device_train_batch_size": 4, "gradient_checkpointing": False}
+    other = {**own, "per_device_train_batch_size": batch, "gradient_checkpointing": True}
+    spec = guard.spec(other).model_copy(
+        update={
+            "trainer": trainer,
+            "rows_dir": str(preference_rows(trainer, tmp_path / "rows")),
+            "rows": tuple(range(8)),
+        }
+    )
+    reference = guard._run(spec, GuardSide(options=own), tmp_path)
+    candidate = guard._run(spec, GuardSide(options=other), tmp_path)
+    assert reference.label_tokens == candidate.label_tokens > 0
+    both = Compared(reference=reference, candidate=candidate, weights="random")
+    assert Outcome.FITS is judge(both).outcome, judge(both).reason
+
+
 def planted(change: Callable[[dict[str, Any]], None]) -> Any:
     """Return TRL's trainer with a bug between its collator and its step."""
     from trl import SFTTrainer

@@ -17,6 +17,9 @@ from autotune.knobs.isolation import OVERRIDES
 from autotune.probe.child.rows import take_rows
 from autotune.probe.protocol import GuardSide, GuardSpec
 
+#: A limit no gradient reaches; zero would leave fp16 gradients scaled.
+_NEVER_CLIPS = 1e9
+
 
 def compare(spec: GuardSpec, work_dir: Path) -> Compared:
     """Run the reference's update, then the candidate's; never both in memory.
@@ -60,6 +63,7 @@ def run_update(
         cls=_watched(base or trainer_class(spec.trainer), seen),
     )
     _without_dropout(trainer.model)
+    trainer.add_callback(_norm_reader(seen))
     batch = int(trainer.args.per_device_train_batch_size)
     # Packing decides how many rows there are, so the accumulation that makes them one update is
     # only known now; accelerate is not told of it (transformers' Trainer divides by itself).
@@ -103,12 +107,22 @@ def _watched(trainer_class: Any, seen: _Seen) -> Any:
             seen.loss += float(loss)
             return loss
 
-        def _get_grad_norm(self, *args: Any, **kwargs: Any) -> Any:
-            norm = super()._get_grad_norm(*args, **kwargs)
-            seen.grad_norm = float(norm)
-            return norm
-
     return Watched
+
+
+def _norm_reader(seen: _Seen) -> Any:
+    """Return a trainer callback that reads the gradient norm just before the optimizer steps."""
+    import torch
+    from transformers import TrainerCallback
+
+    class NormReader(TrainerCallback):  # type: ignore[misc]
+        """Look at gradients that are unscaled, and not clipped since nothing reaches the limit."""
+
+        def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
+            gradients = [p.grad for p in model.parameters() if p.grad is not None]
+            seen.grad_norm = float(torch.nn.utils.get_total_norm(gradients))
+
+    return NormReader()
 
 
 def guard_options(spec: GuardSpec, side: GuardSide, work_dir: Path) -> dict[str, Any]:
@@ -131,8 +145,7 @@ def guard_options(spec: GuardSpec, side: GuardSide, work_dir: Path) -> dict[str,
     options["output_dir"] = str(work_dir / "trainer")
     options["max_steps"] = 1
     options["seed"] = spec.seed
-    # The norm is read where it is clipped, so it has to be.
-    options["max_grad_norm"] = 1.0
+    options["max_grad_norm"] = _NEVER_CLIPS
     if options.get("neftune_noise_alpha") is not None:
         options["neftune_noise_alpha"] = None
     if spec.device == "cpu":

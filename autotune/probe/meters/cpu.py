@@ -86,7 +86,7 @@ class AllocatorWatch:
 
         Args:
             held: tensors alive at the start; each storage is counted once.
-            kept_bytes: what else is known to be alive, from the watch before this one.
+            kept_bytes: what else is known to be alive: all of it, where a watch ended just before.
         """
         import torch
         from torch.autograd import profiler
