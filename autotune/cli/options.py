@@ -38,7 +38,13 @@ Memory = Annotated[
         help="What this job may use of the device, such as 22GiB. Default: what is free.",
     ),
 ]
-Headroom = Annotated[str, typer.Option("--headroom", help="Share of the memory kept free.")]
+Headroom = Annotated[
+    str | None,
+    typer.Option(
+        "--headroom",
+        help="Share of the memory kept free. Default: 5%; 15% of memory shared with the system.",
+    ),
+]
 ProbeTimeout = Annotated[str, typer.Option("--probe-timeout", help="Longest single probe.")]
 MinRetention = Annotated[
     str,

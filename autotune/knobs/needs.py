@@ -122,6 +122,8 @@ def _missing(capability: str, facts: Facts) -> str:
     if capability == "accelerator":
         on_cpu = facts.device.kind == "cpu"
         return "it needs an accelerator; this job runs on the CPU" if on_cpu else ""
+    if capability == "memory of its own" and facts.device.unified:
+        return "it is pointless here: the device's memory is shared with the system"
     if capability == "bf16":
         kind = f"{facts.device.name} (compute capability {facts.device.capability})"
         return "" if facts.device.bf16 else f"{kind} has no bf16"

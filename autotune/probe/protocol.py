@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from autotune.core.environment import Device, Environment
+from autotune.core.equivalence import Compared
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen, Job, Trainer
 from autotune.core.measurement import Measurement
@@ -102,6 +103,45 @@ class ProbeSpec(Frozen):
     timed_rows: int = 64
 
 
+class GuardSide(Frozen):
+    """One of two candidates that are compared.
+
+    Args:
+        options: final TRL options, the candidate's included.
+        pretruncate_tokens: length rows are cut to before TRL sees them.
+    """
+
+    options: dict[str, Any]
+    pretruncate_tokens: int | None = None
+
+
+class GuardSpec(Frozen):
+    """Run one optimizer update of two candidates on the same rows and weights (DESIGN.md 5.7).
+
+    Args:
+        trainer: which TRL trainer.
+        model_dir: local directory with the model's config and tokenizer.
+        weights: ``random`` (seeded) or ``real``.
+        device: ``cpu`` or ``cuda:i``.
+        rows_dir: folder of the prepared rows.
+        rows: the rows of the update, in order; both candidates realise the same tokens of them.
+        reference: what the candidate is compared with.
+        candidate: the one that would be emitted.
+        seed: of the random weights.
+    """
+
+    kind: Literal["guard"] = "guard"
+    trainer: Trainer
+    model_dir: str
+    weights: Literal["random", "real"]
+    device: str
+    rows_dir: str
+    rows: tuple[int, ...]
+    reference: GuardSide
+    candidate: GuardSide
+    seed: int = 0
+
+
 class PrepareSpec(Frozen):
     """Resolve the job and prepare its rows, before any probe.
 
@@ -136,7 +176,7 @@ class InspectSpec(Frozen):
     matmul: bool = False
 
 
-Spec = Annotated[ProbeSpec | PrepareSpec | InspectSpec, Field(discriminator="kind")]
+Spec = Annotated[ProbeSpec | GuardSpec | PrepareSpec | InspectSpec, Field(discriminator="kind")]
 
 
 class Request(Frozen):
@@ -232,6 +272,7 @@ class Reply(Frozen):
     measurement: Measurement | None = None
     prepared: Prepared | None = None
     environment: Environment | None = None
+    compared: Compared | None = None
 
 
 def write_document(path: Path, document: BaseModel) -> None:

@@ -125,6 +125,7 @@ def alone(result: Result, speedup: Ratio | None) -> Result:
             "reference": speedup.reference if speedup else None,
             "chosen_because": _because(steady, fits=fits),
             "verification": "",
+            "equivalence": "",
             "speedup": speedup,
             "pays_back_seconds": None,
             "skipped": (),

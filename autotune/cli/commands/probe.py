@@ -44,7 +44,7 @@ def probe(
     config: Config = None,
     device: DeviceName = "auto",
     memory: Memory = None,
-    headroom: Headroom = "5%",
+    headroom: Headroom = None,
     repeats: Annotated[
         int,
         typer.Option(

@@ -47,7 +47,7 @@ def run(
     ] = None,
     device: DeviceName = "auto",
     memory: Memory = None,
-    headroom: Headroom = "5%",
+    headroom: Headroom = None,
     objective: Annotated[str, typer.Option(help="throughput, memory or length.")] = "throughput",
     min_retention: MinRetention = "99%",
     effective_batch: Annotated[

@@ -17,6 +17,7 @@ from autotune.probe.child.lifeline import adopt_orphans, watch
 from autotune.probe.protocol import (
     REPLY_FILE,
     Failure,
+    GuardSpec,
     InspectSpec,
     PrepareSpec,
     ProbeSpec,
@@ -53,7 +54,12 @@ def work(request_file: Path) -> int:
     """
     request = read_request(request_file)
     spec = request.spec
-    reply = _probe(spec, request_file.parent) if isinstance(spec, ProbeSpec) else _answer(spec)
+    if isinstance(spec, ProbeSpec):
+        reply = _probe(spec, request_file.parent)
+    elif isinstance(spec, GuardSpec):
+        reply = _guard(spec, request_file.parent)
+    else:
+        reply = _answer(spec)
     write_document(request_file.with_name(REPLY_FILE), reply)
     return 0 if reply.failure is None else 1
 
@@ -88,6 +94,18 @@ def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
         failure = failure or _failure(error, probe.phase, probe.step)
         measurement = None
     return Reply(failure=failure, measurement=measurement)
+
+
+def _guard(spec: GuardSpec, work_dir: Path) -> Reply:
+    from autotune.probe.child.guard import compare
+    from autotune.probe.child.isolate import cut_off, see_one_device
+
+    cut_off(work_dir)
+    spec = spec.model_copy(update={"device": see_one_device(spec.device)})
+    try:
+        return Reply(compared=compare(spec, work_dir))
+    except Exception as error:  # noqa: BLE001  (outermost frame of the child)
+        return Reply(failure=_failure(error, Phase.STEADY, 0))
 
 
 def _failure(error: Exception, phase: Phase, step: int) -> Failure:

@@ -8,8 +8,9 @@ import pytest
 
 from autotune.core.candidate import Candidate
 from autotune.core.job import ALLOWABLE, Trainer
-from autotune.knobs.catalog import user_candidate
+from autotune.knobs.catalog import BY_NAME, user_candidate
 from autotune.knobs.facts import Facts
+from autotune.knobs.needs import why_not
 from autotune.knobs.rules import RULES, judge, retention
 from autotune.knobs.translate import canonical
 from tests.support.facts import GPU, candidate_of, facts_of
@@ -186,6 +187,13 @@ def test_a_length_beyond_the_positions_is_fine_while_no_row_is_that_long() -> No
 
 def test_offloading_is_valid_where_there_is_an_accelerator() -> None:
     assert judge(candidate_of(**OFFLOAD), facts_of(device=GPU)).valid
+
+
+def test_offloading_is_pointless_where_the_memory_is_the_systems() -> None:
+    # BC47
+    shared = GPU.model_copy(update={"unified": True})
+    reason = why_not(BY_NAME["activation_offloading"], True, facts_of(device=shared))
+    assert "pointless" in reason
 
 
 def test_a_micro_batch_of_packed_rows_cannot_be_more_than_there_are() -> None:
