@@ -15,12 +15,15 @@ POLICIES = frozenset(
     {
         "length_within_positions",
         "versions_want_it",
+        "float16_is_scaled",
         "no_longer_than_the_reference",
         "enough_is_kept",
         "effective_batch_held",
         "change_is_allowed",
     }
 )
+
+MULTIPLE = "pad_to_multiple_of"
 
 
 def audit(
@@ -58,6 +61,11 @@ def _tried(bench: Bench, candidate: Candidate) -> list[Tried]:
         ]
     report = bench.translated(stands)
     found = [accepted(stands, report)]
+    if candidate.get(MULTIPLE) is not None and MULTIPLE not in stands.knobs:
+        # The one knob that is dropped although it does something: TRL's collator appends pads to
+        # the flattened row, and attention takes each for a document of one token.
+        found.append(Tried(candidate, "policy", "flattened_rows_are_not_padded", True, ""))
+        candidate = candidate.with_knobs(**{MULTIPLE: None})
     if stands.key != candidate.key:
         found.append(merged(candidate, bench.as_written(candidate), report))
     return found

@@ -14,6 +14,7 @@ from autotune.knobs.needs import lacks
 
 #: Knobs that are not varied on the CPU, and why.
 LEFT_OUT: Mapping[str, str] = {
+    "allocator": "a setting of CUDA's allocator; on the CPU there is nothing it could change",
     "torch_compile": "compiling every shape takes minutes; no shipped space tries it",
 }
 
