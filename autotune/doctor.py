@@ -15,11 +15,12 @@ from autotune.core.environment import Device, Environment
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen
 from autotune.intake.job import cache_dir
+from autotune.probe.finished import Finished
 from autotune.probe.launch import ColdLauncher, Launcher, WarmServer
 from autotune.probe.meters.driver import Driver, DriverRefused, Identity
 from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.protocol import InspectSpec, Request
-from autotune.probe.runner import Finished, Runner
+from autotune.probe.runner import Runner
 
 _DEADLINE_S = 180.0
 

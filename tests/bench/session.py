@@ -24,7 +24,8 @@ from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import settings
 from autotune.probe.launch import WarmServer
-from autotune.probe.protocol import Prepared, PrepareSpec
+from autotune.probe.prepared import Prepared
+from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.load import find_space, read_space

@@ -18,8 +18,9 @@ from autotune.probe.fake import FakeProber
 from autotune.probe.fake_machine import FakeMachine
 from autotune.probe.fake_script import Hangs
 from autotune.probe.launch import ColdLauncher, WarmServer
+from autotune.probe.prober import Prober
 from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
-from autotune.probe.runner import Prober, Runner
+from autotune.probe.runner import Runner
 from autotune.study.plan import probe_spec
 from tests.support.facts import GIB, MIB, budget_of, candidate_of, facts_of
 from tests.support.rows import LATE_LONG_ROW, write_job

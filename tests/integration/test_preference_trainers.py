@@ -13,7 +13,8 @@ from autotune.core.job import DatasetSource, Job, Trainer
 from autotune.core.measurement import Measurement, ProbeReport
 from autotune.core.outcome import Outcome
 from autotune.core.result import read_result
-from autotune.probe.protocol import Prepared, PrepareSpec, ProbeSpec, RowPlan, Verification
+from autotune.probe.prepared import Prepared
+from autotune.probe.protocol import PrepareSpec, ProbeSpec, RowPlan, Verification
 from autotune.probe.runner import Runner
 from tests.support.cli import DATA, trl
 from tests.support.models import tiny_model

@@ -13,7 +13,7 @@ from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, TrialRecord
 from autotune.knobs.facts import Facts
-from autotune.probe.protocol import ModelFacts, Prepared
+from autotune.probe.prepared import ModelFacts, Prepared
 from autotune.study.assemble import Run, assemble, peaks_line, require_fit
 from autotune.study.strategy import cheapest, first_candidates
 from tests.support.facts import CPU, GIB, GPU, MIB, candidate_of, facts_of, trial_of
