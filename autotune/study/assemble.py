@@ -14,7 +14,7 @@ from autotune.core.measurement import ProbeReport
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
-from autotune.core.units import show_alike, show_bytes, show_ratio
+from autotune.core.units import show_alike, show_bytes, show_duration, show_ratio
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.prepared import Prepared
@@ -89,7 +89,7 @@ def assemble(
         speedup=speedup,
         skipped=run.skipped,
         overrides=_overrides(run.job.options),
-        notices=(*_findings(trials, run), *_retries(best), *run.notices),
+        notices=(*_findings(trials, run), *_of_best(best), *run.notices),
         search_seconds=seconds,
         pays_back_seconds=_pays_back(seconds, speedup),
         out_dir=run.out_dir,
@@ -175,17 +175,25 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, Any]:
     return own if spread is None else {**own, "model_init_kwargs.device_map": spread}
 
 
-def _retries(trial: TrialRecord | None) -> list[str]:
-    """Say that the chosen candidate's allocator ran into its limit on the way."""
+def _of_best(trial: TrialRecord | None) -> list[str]:
+    """Say what of the chosen candidate does not show in its pass: retries, and what runs once."""
+    found: list[str] = []
     measured = trial.report.measurement if trial is not None else None
-    count = measured.peaks.allocation_retries if measured is not None else None
-    if trial is None or not count:
-        return []
-    return [
-        f"The chosen config fills its memory: torch's allocator had to give cached memory back and "
-        f"try again {count} times in probe {trial.number}. That time is in its numbers; more "
-        "--headroom avoids it."
-    ]
+    if trial is None or measured is None:
+        return found
+    if retries := measured.peaks.allocation_retries:
+        found.append(
+            "The chosen config fills its memory: torch's allocator had to give cached memory back "
+            f"and try again, {retries} times in probe {trial.number}. The time is in its numbers; "
+            "more --headroom avoids it."
+        )
+    once = trial.estimate.precompute_seconds if trial.estimate is not None else 0.0
+    if once:
+        found.append(
+            f"precompute_ref_log_probs runs over the rows once before training, about "
+            f"{show_duration(once)} on top of the passes; candidates were compared with its share."
+        )
+    return found
 
 
 def _saved_nothing(one: InVain) -> str:

@@ -156,6 +156,20 @@ def test_the_memory_batch_is_as_wide_as_the_longest_row_after_the_cut(
     assert 29 in measured.worst_rows, "the row is named by its place in the data set"
 
 
+def test_the_peak_of_every_step_of_the_memory_phase_is_kept(measured: Measurement) -> None:
+    # BC43
+    peaks = [step.peak_bytes for step in measured.memory_steps]
+    assert all(peak is not None and peak > 0 for peak in peaks)
+    assert max(peak or 0 for peak in peaks) <= (measured.peaks.deciding_bytes or 0)
+    assert {None} == {step.peak_bytes for step in measured.timed_steps}, "no meter beside a clock"
+
+
+def test_the_warm_up_begins_with_the_largest_shape(measured: Measurement) -> None:
+    warmup = [step.padded_tokens for step in measured.warmup_steps]
+    assert max(step.padded_tokens for step in measured.timed_steps) == warmup[0]
+    assert 2 == len(warmup), "one whole update"
+
+
 def test_the_longest_row_decides_however_many_steps_are_timed(setup: Setup) -> None:
     report = setup.probe(setup.spec(memory_only=True), "memory-only")
     assert report.measurement is not None
