@@ -1,7 +1,8 @@
 """How far numbers can be trusted: repeated peaks, 200 probes in a row, a candidate against itself.
 
-Every probe of the run serves every question it can. Run with ``make bench-repeat`` on a quiet machine (about 7 minutes); writes
-reports/probe-repeatability.{json,md}. AUTOTUNE_REPEAT_SHARE=0.1 does a tenth of it for a try.
+Every probe serves each question it can. Run with ``make bench-repeat`` on a quiet machine (about 7
+minutes); writes reports/probe-repeatability.{json,md}. AUTOTUNE_REPEAT_SHARE=0.1 does a tenth of it
+for a try.
 """
 
 from __future__ import annotations
