@@ -38,9 +38,11 @@ from autotune.intake.request import (
 )
 from autotune.knobs.facts import Facts
 from autotune.knobs.versions import canonical_options
+from autotune.probe.documents import write_document
 from autotune.probe.launch import open_launcher
+from autotune.probe.prepared import Prepared
 from autotune.probe.progress import and_progress
-from autotune.probe.protocol import Prepared, PrepareSpec, write_document
+from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report import REPORTERS
 from autotune.spaces.enumerate import Enumerated, enumerate_space

@@ -22,8 +22,11 @@ class Estimate(Frozen):
 
     Args:
         pass_seconds: expected wall time of one pass over the rows this candidate trains.
+        precompute_seconds: expected wall time of the pass over the reference that is run once
+            before training (``precompute_ref_log_probs``); 0 where there is none.
         score_seconds: the objective: expected wall time for one pass over the reference tokens,
-            i.e. pass_seconds divided by the share of reference label tokens kept.
+            i.e. pass_seconds and this pass's share of precompute_seconds, divided by the share of
+            reference label tokens kept.
         retention_ratio: label tokens kept against the reference, 0..1.
         useful_tokens_per_s: tokens that are not padding, over the whole pass.
         padded_tokens_per_s: computed positions, padding included, over the whole pass.
@@ -49,6 +52,7 @@ class Estimate(Frozen):
     rows_cut: int
     tokens_dropped_ratio: float
     spread_ratio: float
+    precompute_seconds: float = 0.0
 
 
 class TrialRecord(Frozen):

@@ -18,7 +18,8 @@ from autotune.knobs.catalog import knobs_of
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import settings
 from autotune.probe.launch import Launcher
-from autotune.probe.protocol import Prepared, PrepareSpec
+from autotune.probe.prepared import Prepared
+from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.study.plan import probe_spec
 from tests.support.models import tiny_model

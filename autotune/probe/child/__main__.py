@@ -14,17 +14,8 @@ from pathlib import Path
 from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
 from autotune.core.outcome import Phase
 from autotune.probe.child.lifeline import adopt_orphans, watch
-from autotune.probe.protocol import (
-    REPLY_FILE,
-    Failure,
-    GuardSpec,
-    InspectSpec,
-    PrepareSpec,
-    ProbeSpec,
-    Reply,
-    read_request,
-    write_document,
-)
+from autotune.probe.documents import REPLY_FILE, read_request, write_document
+from autotune.probe.protocol import Failure, GuardSpec, InspectSpec, PrepareSpec, ProbeSpec, Reply
 
 _TRACEBACK_CHARS = 6000
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.equivalence import Compared, Precision, Update
-from autotune.knobs.isolation import OVERRIDES
 from autotune.probe.child.rows import take_rows
 from autotune.probe.protocol import GuardSide, GuardSpec
 
@@ -133,17 +132,9 @@ def guard_options(spec: GuardSpec, side: GuardSide, work_dir: Path) -> dict[str,
         side: the candidate.
         work_dir: the only folder the trainer writes to.
     """
-    from autotune.training.arguments import option_owners
+    from autotune.training.arguments import isolated
 
-    options = dict(side.options)
-    known = option_owners(spec.trainer)
-    for override in OVERRIDES:
-        if override.option not in known:
-            continue
-        if override.option in options or override.value is not None:
-            options[override.option] = override.value
-    options["output_dir"] = str(work_dir / "trainer")
-    options["max_steps"] = 1
+    options = isolated(spec.trainer, side.options, work_dir)
     options["seed"] = spec.seed
     options["max_grad_norm"] = _NEVER_CLIPS
     if options.get("neftune_noise_alpha") is not None:
