@@ -44,6 +44,7 @@ def estimate(
         shapes.padded_tokens.astype(np.float64), shapes.width.astype(np.float64)
     ).sum()
     seconds = float(micro) + updates * float(np.median(measurement.optimizer_seconds))
+    once = _precompute_seconds(measurement, candidate, facts)
     kept = retention(candidate, facts)
     useful, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
     labels = kept * facts.lengths.labels_kept(facts.reference_length)
@@ -53,7 +54,8 @@ def estimate(
     loses_nothing = candidate.get("packing") in ("bfd_split", "wrapped")
     return Estimate(
         pass_seconds=seconds,
-        score_seconds=seconds / max(kept, 1e-9),
+        score_seconds=(seconds + once / _passes(updates, facts)) / max(kept, 1e-9),
+        once_seconds=once,
         retention_ratio=kept,
         useful_tokens_per_s=useful / seconds,
         padded_tokens_per_s=padded / seconds,
@@ -65,6 +67,24 @@ def estimate(
         tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
         spread_ratio=model.spread_ratio,
     )
+
+
+def _precompute_seconds(measurement: Measurement, candidate: Candidate, facts: Facts) -> float:
+    """Return what the one-off pass over the reference takes for every row that is trained."""
+    done = measurement.precompute
+    if done is None or not done.rows:
+        return 0.0
+    length = candidate.get("max_length")
+    rows = int(facts.lengths.kept_rows(None if length is None else int(length)).sum())
+    return done.seconds * rows / done.rows
+
+
+def _passes(updates: int, facts: Facts) -> float:
+    """Return how many passes the user trains, at least one: what happens once is divided by it."""
+    most = int(facts.option("max_steps") or 0)
+    if most > 0:
+        return max(1.0, most / updates)
+    return max(1.0, float(facts.option("num_train_epochs") or 1.0))
 
 
 def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shapes:

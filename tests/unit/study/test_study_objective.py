@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from autotune.core.candidate import Candidate
+from autotune.core.job import Trainer
+from autotune.core.measurement import Precompute
 from autotune.core.result import Estimate
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical, settings
@@ -168,3 +170,20 @@ def test_a_request_holds_the_candidates_options_over_the_users() -> None:
     assert spec.options["gradient_checkpointing"] is False
     assert spec.cap_bytes == int(GIB * 0.95)
     assert spec.device_total_bytes == GPU.total_bytes
+
+
+def test_the_pass_over_the_reference_is_scaled_to_all_rows_and_shared_by_the_passes() -> None:
+    facts = facts_of([100] * 200, trainer=Trainer.DPO, options={"num_train_epochs": 4})
+    candidate = canonical(candidate_of(), facts)
+    made = settings(candidate, facts)
+    spec = probe_spec(candidate, made, facts, "model", "rows", budget_of(200 * GIB))
+    report = FakeProber(MACHINE, facts.lengths).probe(spec, name="x", deadline_s=1e9)
+    plain = report.measurement
+    assert plain is not None
+    once = Precompute(seconds=3.0, rows=20, peaks=plain.peaks)
+    with_pass = plain.model_copy(update={"precompute": once})
+    without, found = (estimate(candidate, made, m, facts) for m in (plain, with_pass))
+    assert without is not None and found is not None
+    assert 30.0 == pytest.approx(found.once_seconds)
+    assert 30.0 / 4 == pytest.approx(found.score_seconds - without.score_seconds)
+    assert without.pass_seconds == found.pass_seconds
