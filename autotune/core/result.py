@@ -34,10 +34,12 @@ class Estimate(Frozen):
         padding_ratio: share of computed positions that are padding, 0..1.
         sequences_per_update: expected documents per optimizer update.
         updates_per_pass: optimizer updates in one pass.
-        rows_cut: rows that lose tokens.
+        rows_cut: rows that lose tokens; of Reward rows, which lose none, those that are left out.
         tokens_dropped_ratio: share of all tokens that are dropped, 0..1.
         spread_ratio: median absolute deviation of the timed steps around the time model,
             relative; what two equal candidates may differ by.
+        once_seconds: what is done once before training (the pass over the reference of
+            ``precompute_ref_log_probs``) for the whole data set; shared by the passes trained.
     """
 
     pass_seconds: float

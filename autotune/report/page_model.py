@@ -170,7 +170,7 @@ def _rows(result: Result) -> dict[str, str]:
     found = {
         "Layout": profile.layout,
         "Converted": profile.conversion or "no",
-        "Rows": f"{profile.rows_used:,} used of {profile.rows_given:,} given",
+        "Rows": profile.rows_words,
         "Tokens": f"{profile.tokens:,}, of which {profile.label_tokens:,} are trained on",
         "Length at": lengths,
         "Padding token": profile.pad_token,

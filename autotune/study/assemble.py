@@ -244,7 +244,9 @@ def require_fit(result: Result) -> None:
 
 def _more(report: ProbeReport) -> str | None:
     """Return the last words of a probe and where all of them are; None when there are none."""
-    tail = " / ".join(report.ending.detail.strip().splitlines()[-2:])
+    lines = report.ending.detail.strip().splitlines()[-2:]
+    # a traceback ends in the reason, which was said
+    tail = "" if report.ending.reason.rstrip(".") in " ".join(lines) else " / ".join(lines)
     log = "" if report.log_file is None else f" The whole log is {report.log_file}."
     return f"{tail}{log}".strip() or None
 
@@ -255,7 +257,7 @@ def _not_measured(result: Result) -> EnvironmentUnable:
         return EnvironmentUnable("nothing was probed.", "Raise --trials or --timeout.")
     report = result.trials[-1].report
     return EnvironmentUnable(
-        f"no candidate could be measured: {report.ending.reason}.",
+        f"no candidate could be measured: {report.ending.reason.rstrip('.')}.",
         _more(report),
     )
 

@@ -47,7 +47,7 @@ def run_update(
     """
     import torch
 
-    from autotune.training.prepared import trainer_class
+    from autotune.training.prepared import precomputed, trainer_class
     from autotune.training.trainer import build_trainer
 
     torch.manual_seed(spec.seed)
@@ -63,6 +63,10 @@ def run_update(
     )
     _without_dropout(trainer.model)
     trainer.add_callback(_norm_reader(seen))
+    if side.options.get("precompute_ref_log_probs"):
+        trainer.train_dataset = precomputed(
+            trainer, trainer.train_dataset, "train", trainer._train_batch_size
+        )
     batch = int(trainer.args.per_device_train_batch_size)
     # Packing decides how many rows there are, so the accumulation that makes them one update is
     # only known now; accelerate is not told of it (transformers' Trainer divides by itself).
