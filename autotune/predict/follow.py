@@ -223,7 +223,7 @@ class Follow(TorchDispatchMode):
     # -- recipes ------------------------------------------------------------------------------
 
     def _recipe(self, func: Any, leaves: list[Any], spec: Any) -> _Recipe:
-        key: Any = (func, spec, tuple([_key(leaf) for leaf in leaves]))
+        key: Any = (func, spec, torch.get_default_dtype(), tuple([_key(leaf) for leaf in leaves]))
         try:
             known = _RECIPES.get(key)
         except TypeError:  # an argument that cannot be compared is worked out every time

@@ -54,7 +54,7 @@ def follow_batches(
     """
     with tempfile.TemporaryDirectory(prefix="autotune-trace-") as folder, _quiet():
         run = _Run(request, len(batches))
-        with modules_move_in_place():
+        with modules_move_in_place(), _weights_without_values():
             trainer = run.build(model_dir, Path(folder))
             run.train(trainer, batches)
         return run.followed()
@@ -292,6 +292,22 @@ def _as_asked(size_bytes: int) -> int:
 def _by_512(size_bytes: int) -> int:
     """CUDA's caching allocator gives multiples of 512 bytes (c10 ``kMinBlockSize``)."""
     return -(-size_bytes // 512) * 512
+
+
+@contextlib.contextmanager
+def _weights_without_values() -> Iterator[None]:
+    """Let TRL fingerprint a reference that has no values (``precompute_ref_log_probs``)."""
+    from trl.trainer import dpo_trainer, kto_trainer
+
+    modules = (dpo_trainer, kto_trainer)
+    originals = [module.hash_module for module in modules]
+    for module in modules:
+        module.hash_module = lambda _: "traced"
+    try:
+        yield
+    finally:
+        for module, original in zip(modules, originals, strict=True):
+            module.hash_module = original
 
 
 @contextlib.contextmanager

@@ -77,13 +77,12 @@ def _kto(base: Any) -> Any:
         def _prepare_dataset(self, dataset: Any, _: Any, args: Any, __: str) -> Any:
             if args.max_length is not None:
                 dataset = _with_completions(dataset, args.max_length)
-            return self.mismatched(dataset) if self.calculate_KL else dataset
+            return self.mismatched(dataset, args) if self.calculate_KL else dataset
 
-        def mismatched(self, dataset: Any) -> Any:
+        def mismatched(self, dataset: Any, args: Any = None) -> Any:
             """Give every row the completion of the row before it in its micro-batch."""
-            return dataset.map(
-                _rotated, batched=True, batch_size=self.args.per_device_train_batch_size
-            )
+            batch = (args or self.args).per_device_train_batch_size
+            return dataset.map(_rotated, batched=True, batch_size=batch)
 
         def _precompute_ref_logps(self, dataset: Any, *args: Any) -> Any:
             return super()._precompute_ref_logps(dataset, *args) if self.may_precompute else dataset
