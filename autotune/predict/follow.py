@@ -29,6 +29,7 @@ _REAL_ELEMENTS = 1 << 22
 
 _DEVICE_OF = torch.ops.prim.device.default
 _SCALAR_OF = torch.ops.aten._local_scalar_dense.default
+_EQUAL = torch.ops.aten.equal.default
 _DIRECT_NAMESPACES = ("profiler",)
 #: operators that take boolean masks among their indices
 _INDEXING = (
@@ -146,10 +147,14 @@ class Follow(TorchDispatchMode):
             return func(*args, **kwargs)
         leaves, spec = tree_flatten((args, kwargs))
         fake = any(isinstance(leaf, FakeTensor) for leaf in leaves)
+        if not fake and _is_a_skeleton(leaves, kwargs):
+            return func(*args, **kwargs)
         if not fake and (func is _SCALAR_OF or _decided_by_values(func)):
             return self._noted(func(*args, **kwargs))
         if func is _SCALAR_OF:
             return _made_up(args[0])
+        if func is _EQUAL:
+            return True  # asked of tied weights, which are one
         if func in _INDEXING:
             leaves, spec = self._without_masks(args, kwargs)
         recipe = self._recipe(func, leaves, spec)
@@ -254,6 +259,15 @@ class Follow(TorchDispatchMode):
 
 
 _CPU = torch.device("cpu")
+_META = torch.device("meta")
+
+
+def _is_a_skeleton(leaves: list[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a call makes or looks at tensors on ``meta``, as loaders do before they load."""
+    asked = kwargs.get("device")
+    if asked is not None:
+        return bool(asked == _META)
+    return any(isinstance(leaf, torch.Tensor) and leaf.device == _META for leaf in leaves)
 
 
 def _decided_by_values(func: Any) -> bool:

@@ -27,6 +27,7 @@ from autotune.predict.follow import Follow, modules_move_in_place
 from autotune.predict.followed import Followed
 from autotune.predict.ledger import Ledger, Segment
 from autotune.predict.operations import WorkSums
+from autotune.predict.quantised import quantised_weights
 from autotune.predict.request import Documents, Judged, Pair, Row, TraceRequest
 from autotune.predict.stand_in import tokenizer
 from autotune.training.arguments import isolated
@@ -54,7 +55,7 @@ def follow_batches(
     """
     with tempfile.TemporaryDirectory(prefix="autotune-trace-") as folder, _quiet():
         run = _Run(request, len(batches))
-        with modules_move_in_place(), _weights_without_values():
+        with modules_move_in_place(), quantised_weights(), _weights_without_values():
             trainer = run.build(model_dir, Path(folder))
             run.train(trainer, batches)
         return run.followed()
@@ -319,11 +320,13 @@ def _quiet() -> Iterator[None]:
     level, bars = logging.get_verbosity(), datasets.utils.is_progress_bar_enabled()
     logging.set_verbosity_error()
     datasets.disable_progress_bars()
+    logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logging.set_verbosity(level)
+        logging.enable_progress_bar()
         if bars:
             datasets.enable_progress_bars()
