@@ -19,6 +19,7 @@ from autotune.core.job import Frozen, Job, Trainer
 from autotune.core.measurement import Measurement
 from autotune.core.outcome import Phase
 from autotune.core.profile import DatasetProfile
+from autotune.core.rates import Rates
 
 SCHEMA_VERSION = 1
 _Doc = TypeVar("_Doc", bound=BaseModel)
@@ -128,10 +129,12 @@ class InspectSpec(Frozen):
 
     Args:
         matmul: run a parallel matrix product, which hangs where forking is unsafe.
+        rates: devices whose rates are measured, named as ``--device`` names them.
     """
 
     kind: Literal["inspect"] = "inspect"
     matmul: bool = False
+    rates: tuple[str, ...] = ()
 
 
 Spec = Annotated[ProbeSpec | PrepareSpec | InspectSpec, Field(discriminator="kind")]
@@ -228,6 +231,7 @@ class Reply(Frozen):
     measurement: Measurement | None = None
     prepared: Prepared | None = None
     environment: Environment | None = None
+    rates: tuple[Rates, ...] = ()
 
 
 def write_document(path: Path, document: BaseModel) -> None:

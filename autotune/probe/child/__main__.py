@@ -59,12 +59,16 @@ def work(request_file: Path) -> int:
 
 
 def _answer(spec: PrepareSpec | InspectSpec) -> Reply:
-    from autotune.probe.child.inspect import inspect_environment
+    from autotune.probe.child.inspect import choose_device, inspect_environment
     from autotune.probe.child.prepare import run_prepare
+    from autotune.probe.child.rates import measure_rates
 
     try:
         if isinstance(spec, InspectSpec):
-            return Reply(environment=inspect_environment(matmul=spec.matmul))
+            environment = inspect_environment(matmul=spec.matmul)
+            devices = dict.fromkeys(choose_device(environment, name) for name in spec.rates)
+            rates = tuple(measure_rates(device) for device in devices)
+            return Reply(environment=environment, rates=rates)
         return Reply(prepared=run_prepare(spec))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
         return Reply(failure=_failure(error, Phase.LOAD, 0))

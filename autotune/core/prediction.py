@@ -1,0 +1,113 @@
+"""What is expected of a candidate without measuring it, with how far it may be off.
+
+A document: it is stored in a result and written by ``autotune predict``. Holds no method.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from autotune.core.candidate import Candidate
+from autotune.core.job import Budget, Frozen
+from autotune.core.traced_step import Component, StepPhase
+
+
+class Fit(StrEnum):
+    """Say whether a candidate will fit a budget, as far as that is known."""
+
+    FITS = "fits"
+    UNSURE = "unsure"
+    HOPELESS = "hopeless"
+
+
+class Prediction(Frozen):
+    """What one candidate is expected to need and to take.
+
+    Args:
+        candidate: its knobs.
+        peak_bytes: what the process will be charged with at its peak.
+        low_bytes: lower end of the 90 % band.
+        high_bytes: upper end of it.
+        traced_bytes: the traced peak before any correction.
+        split: bytes by component at the traced peak.
+        phase: when the peak is reached.
+        offloaded_bytes: most bytes kept in host memory.
+        micro_steps: micro-steps of one pass over the rows.
+        micro_step_seconds: their mean duration.
+        optimizer_seconds: one optimizer update.
+        parts_seconds: seconds of the pass's micro-steps by kind of work.
+        pass_seconds: one pass over the rows this candidate trains.
+        score_seconds: what candidates are compared by: the pass, over the reference tokens.
+        useful_tokens_per_s: tokens that are not padding, over the pass.
+        time_band_ratio: half width of the 90 % band of times, relative: from ``1 / (1 + r)`` to
+            ``1 + r`` times.
+        calibrated_by: probes it was corrected from.
+        notes: rules and approximations that went into it.
+    """
+
+    candidate: Candidate
+    peak_bytes: int = Field(ge=0)
+    low_bytes: int = Field(ge=0)
+    high_bytes: int = Field(ge=0)
+    traced_bytes: int = Field(ge=0)
+    split: dict[Component, int]
+    phase: StepPhase
+    offloaded_bytes: int = 0
+    micro_steps: int = Field(ge=0)
+    micro_step_seconds: float
+    optimizer_seconds: float
+    parts_seconds: dict[str, float]
+    pass_seconds: float
+    score_seconds: float
+    useful_tokens_per_s: float
+    time_band_ratio: float
+    calibrated_by: int = 0
+    notes: tuple[str, ...] = ()
+
+    def fit(self, budget: Budget) -> Fit:
+        """Return whether it fits the usable part of a budget."""
+        if self.high_bytes <= budget.usable_bytes:
+            return Fit.FITS
+        return Fit.HOPELESS if self.low_bytes > budget.usable_bytes else Fit.UNSURE
+
+
+class NotTraced(Frozen):
+    """A candidate nothing can be said of.
+
+    Args:
+        candidate: its knobs.
+        reason: what cannot be traced, one sentence.
+    """
+
+    candidate: Candidate
+    reason: str
+
+
+class Forecast(Frozen):
+    """Everything ``autotune predict`` found out.
+
+    Args:
+        trainer: TRL trainer.
+        model: as the user named it.
+        device: the device it is for.
+        rates_source: where its rates come from.
+        budget: memory the job may use of it.
+        predictions: one per candidate, fastest first.
+        not_traced: candidates nothing can be said of.
+        own: key of the user's own config.
+        notices: remarks for the reader, most important first.
+    """
+
+    schema_version: Literal[1] = 1
+    trainer: str
+    model: str
+    device: str
+    rates_source: str
+    budget: Budget
+    predictions: tuple[Prediction, ...]
+    not_traced: tuple[NotTraced, ...] = ()
+    own: str
+    notices: tuple[str, ...] = ()
