@@ -31,7 +31,7 @@ class Trainer(StrEnum):
 
 
 #: Trainers this version can probe; the others are refused by name.
-PROBED_TRAINERS = (Trainer.SFT,)
+PROBED_TRAINERS = (Trainer.SFT, Trainer.DPO, Trainer.REWARD, Trainer.KTO)
 
 Objective = Literal["throughput", "memory", "length"]
 

@@ -45,6 +45,7 @@ class Lengths:
         real: int64[n], tokens of every row that are not padding; None when no row is pre-padded.
         chosen: int64[n], prompt+chosen tokens of preference rows, else None.
         rejected: int64[n], prompt+rejected tokens of preference rows, else None.
+        drops_longer: whether rows beyond ``max_length`` are left out instead of cut (Reward).
     """
 
     tokens: IntArray
@@ -54,6 +55,7 @@ class Lengths:
     real: IntArray | None = None
     chosen: IntArray | None = None
     rejected: IntArray | None = None
+    drops_longer: bool = False
 
     def __post_init__(self) -> None:
         for name in ("labels", "first_labels", "real", "chosen", "rejected"):
@@ -80,7 +82,8 @@ class Lengths:
                     for name in (*_REQUIRED, *_OPTIONAL)
                     if name in archive.files
                 }
-            return cls(**arrays)
+                drops_longer = "drops_longer" in archive.files and bool(archive["drops_longer"])
+            return cls(**arrays, drops_longer=drops_longer)
         except (OSError, EOFError, ValueError, TypeError, BadZipFile) as error:
             raise ToolFailure(f"{path} holds no row lengths: {error}") from error
 
@@ -99,9 +102,13 @@ class Lengths:
 
     @cached_property
     def _label_totals(self) -> IntArray:
-        """Labels before every position: int64[p + 1]."""
-        totals: IntArray = np.zeros(len(self.label_positions) + 1, dtype=np.int64)
-        np.cumsum(self.label_positions, out=totals[1:])
+        """Labels that a cut at every length keeps: int64[p + 1]."""
+        kept = self.label_positions
+        if self.drops_longer:  # a row's labels are all kept from its own length on
+            kept = np.zeros(self.longest, dtype=np.int64)
+            np.add.at(kept, np.maximum(self.tokens, 1) - 1, self.labels)
+        totals: IntArray = np.zeros(len(kept) + 1, dtype=np.int64)
+        np.cumsum(kept, out=totals[1:])
         return totals
 
     def quantiles(self) -> dict[str, int]:
@@ -130,9 +137,12 @@ class Lengths:
         """Return bool[n], rows TRL still trains on: unpacked, it drops those left without a label.
 
         Without a ``max_length`` TRL drops nothing (trl 1.16, ``SFTTrainer._prepare_dataset``).
+        Reward drops what is longer (``RewardTrainer._prepare_dataset``).
         """
         if max_length is None:
             return np.ones(len(self), dtype=np.bool_)
+        if self.drops_longer:
+            return self.tokens <= max_length
         first = 0 if self.first_labels is None else self.first_labels
         return (self.labels > 0) & (first < self.cut(max_length))
 
@@ -145,14 +155,31 @@ class Lengths:
         if max_length is None:
             return self.labels
         first = 0 if self.first_labels is None else self.first_labels
+        if self.drops_longer:
+            return np.where(self.tokens <= max_length, self.labels, 0)
+        if self.chosen is not None and self.rejected is not None:
+            sides = (self.chosen, self.rejected)
+            return sum(np.maximum(np.minimum(side, max_length) - first, 0) for side in sides)
         within: IntArray = np.minimum(self.labels, np.maximum(self.cut(max_length) - first, 0))
         return within
+
+    def both_sides(self, max_length: int | None) -> IntArray:
+        """Return int64[n], tokens the model reads of every row after the cut, padding left out.
+
+        Of preference rows those of both sides together; they share a prompt, which is read twice.
+        """
+        if self.chosen is None or self.rejected is None:
+            return self.useful(max_length)
+        if max_length is None:
+            return self.chosen + self.rejected
+        chosen: IntArray = np.minimum(self.chosen, max_length)
+        return chosen + np.minimum(self.rejected, max_length)
 
     def labels_kept(self, max_length: int | None) -> int:
         """Return the label tokens of all rows that survive the cut, exactly."""
         if max_length is None:
             return int(self._label_totals[-1])
-        return int(self._label_totals[min(max(max_length, 0), len(self.label_positions))])
+        return int(self._label_totals[min(max(max_length, 0), len(self._label_totals) - 1)])
 
     def tokens_kept(self, max_length: int | None) -> int:
         """Return the tokens of all rows TRL trains on after the cut, unpacked."""

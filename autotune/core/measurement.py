@@ -46,11 +46,26 @@ class Step(Frozen):
         return self.rows * self.width
 
 
+class Precompute(Frozen):
+    """The one-off pass over the reference before training (``precompute_ref_log_probs``).
+
+    Args:
+        seconds: wall time of the pass over the probe's rows.
+        rows: rows it covered; the whole data set costs in proportion.
+        peaks: its own peak memory.
+    """
+
+    seconds: float
+    rows: int
+    peaks: Peaks
+
+
 class Measurement(Frozen):
     """Everything one probe found out.
 
     Args:
-        peaks: peak memory over loading and the memory phase, four numbers.
+        peaks: peak memory over loading, the pass over the reference where there is one, and the
+            memory phase; four numbers.
         load_peaks: peak memory of loading alone.
         memory_steps: micro-steps of the memory phase, in order.
         warmup_steps: micro-steps thrown away before timing.
@@ -62,7 +77,8 @@ class Measurement(Frozen):
         worst_tokens: tokens of each row of the memory batch, after truncation and packing.
         effective: values TRL really used, read back from the trainer.
         warnings: warnings TRL, transformers or torch raised, each once.
-        parameters: trainable and all parameters, and the trainable dtype.
+        parameters: numbers, bytes and dtypes of the weights, the policy's apart from the
+            reference's (`autotune.training.parameters.count_parameters`).
         load_seconds: from the start of the child to the first step.
         steps_seconds: wall time of all micro-steps and optimizer updates, of every phase.
         cap_bytes: the enforced cap; None when the probe ran without.
@@ -71,6 +87,9 @@ class Measurement(Frozen):
         evaluated: whether a verification ran an evaluation.
         documents_mix: whether documents flattened into one row see each other; None where rows
             are not flattened.
+        precompute: the one-off pass over the reference; None when there was none.
+        trained_modules: modules with trained parameters; None when nobody counted.
+        unreached_modules: those no gradient reached in the memory phase.
         speed_rows_repeated: whether packed rows had to be used more than once to fill the timing.
     """
 
@@ -94,6 +113,9 @@ class Measurement(Frozen):
     saved: bool = False
     evaluated: bool = False
     documents_mix: bool | None = None
+    precompute: Precompute | None = None
+    trained_modules: int | None = None
+    unreached_modules: tuple[str, ...] = ()
 
 
 class ProbeReport(Frozen):

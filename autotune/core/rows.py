@@ -11,18 +11,22 @@ import numpy as np
 from autotune.core.lengths import IntArray, Lengths
 
 
-def worst_rows(lengths: Lengths, *, batch: int, max_length: int | None) -> list[list[int]]:
+def worst_rows(
+    lengths: Lengths, *, batch: int, max_length: int | None, mismatched: bool = False
+) -> list[list[int]]:
     """Return the row sets whose micro-batch can need the most memory, without repeats.
 
     The first set makes the most padded tokens (the longest rows after the cut; among equals those
     with most labels), the next the most label tokens, the next the longest row beside those; for
-    preference rows one more has the longest chosen and rejected together. Rows TRL drops after the
-    cut are never among them.
+    preference rows one more has the longest chosen and rejected together, and where prompts are
+    also run with other rows' completions one more has the longest of each. Rows TRL drops after
+    the cut are never among them.
 
     Args:
         lengths: the rows, uncut.
         batch: rows per micro-batch, at least 1; sets are shorter when there are fewer rows.
         max_length: cut in tokens, None for none.
+        mismatched: whether a micro-batch also runs prompts with the completions of other rows.
     """
     rows = np.flatnonzero(lengths.kept_rows(max_length))
     cut = lengths.cut(max_length)
@@ -33,7 +37,12 @@ def worst_rows(lengths: Lengths, *, batch: int, max_length: int | None) -> list[
         widest = orders[0][0]
         orders.append([widest, *(row for row in orders[1] if row != widest)][:batch])
     if lengths.chosen is not None and lengths.rejected is not None:
-        orders.append(_top(rows, batch, lengths.chosen + lengths.rejected, cut))
+        orders.append(_top(rows, batch, lengths.both_sides(max_length), cut))
+    if mismatched and orders[0]:
+        prompts = cut - labels
+        longest = _top(rows, 1, labels, prompts)[0]
+        after = (row for row in _top(rows, batch, prompts, labels) if row != longest)
+        orders.append([longest, *after][:batch])
     distinct: dict[frozenset[int], list[int]] = {}
     for order in orders:
         if order:

@@ -98,7 +98,7 @@ def shapes_of_pass(
         raise BadInput(f"per_device_train_batch_size is {batch}, expected at least 1.")
     if packing == "none" or max_length is None:
         kept = lengths.kept_rows(max_length)
-        tokens, useful = lengths.cut(max_length)[kept], _useful(lengths, max_length)[kept]
+        tokens, useful = lengths.cut(max_length)[kept], lengths.both_sides(max_length)[kept]
         sequences = np.ones_like(tokens)
     else:
         packed = pack(lengths.tokens, max_length, packing, shards=shards)
@@ -154,16 +154,6 @@ def padding_waste(
         ).padding_ratio
         for batch in batches
     }
-
-
-def _useful(lengths: Lengths, max_length: int | None) -> IntArray:
-    """Return int64[n], tokens of every row that are not padding, both sides of preference rows."""
-    if lengths.chosen is None or lengths.rejected is None:
-        return lengths.useful(max_length)
-    if max_length is None:
-        return lengths.chosen + lengths.rejected
-    chosen: IntArray = np.minimum(lengths.chosen, max_length)
-    return chosen + np.minimum(lengths.rejected, max_length)
 
 
 def _round_up(width: IntArray, multiple: int | None) -> IntArray:

@@ -187,7 +187,8 @@ def _measured(
     made: TrlRows, trainer: Trainer, given: Dataset | None, facts: TokenizerFacts
 ) -> Lengths:
     if trainer is not Trainer.SFT:
-        return measure_sides(made.rows, *_SIDES[trainer], vocabulary=made.vocabulary)
+        lengths = measure_sides(made.rows, *_SIDES[trainer], vocabulary=made.vocabulary)
+        return dataclasses.replace(lengths, drops_longer=trainer is Trainer.REWARD)
     lengths = measure(made.rows, vocabulary=made.vocabulary)
     if given is None:
         return lengths
@@ -201,7 +202,8 @@ def _write_lengths(path: Path, lengths: Lengths) -> None:
         for field in dataclasses.fields(lengths)
         if getattr(lengths, field.name) is not None
     }
-    narrow = {k: v if k == "label_positions" else v.astype(np.int32) for k, v in arrays.items()}
+    wide = ("label_positions", "drops_longer")
+    narrow = {k: v if k in wide else v.astype(np.int32) for k, v in arrays.items()}
     np.savez(path, **narrow)
 
 

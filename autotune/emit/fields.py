@@ -97,7 +97,12 @@ class TrainerClasses:
     max_length: int
 
 
-TRAINERS = {Trainer.SFT: TrainerClasses("sft", "SFTConfig", "SFTTrainer", 1024)}
+TRAINERS = {
+    Trainer.SFT: TrainerClasses("sft", "SFTConfig", "SFTTrainer", 1024),
+    Trainer.DPO: TrainerClasses("dpo", "DPOConfig", "DPOTrainer", 1024),
+    Trainer.REWARD: TrainerClasses("reward", "RewardConfig", "RewardTrainer", 1024),
+    Trainer.KTO: TrainerClasses("kto", "KTOConfig", "KTOTrainer", 1024),
+}
 
 
 def trainer_classes(trainer: Trainer) -> TrainerClasses:

@@ -33,8 +33,14 @@ class Launched(Protocol):
 class Launcher(Protocol):
     """A way of starting measuring processes."""
 
-    def launch(self, request: Path) -> Launched:
-        """Start a process on a request file."""
+    def launch(self, request: Path, env: Mapping[str, str] | None = None) -> Launched:
+        """Start a process on a request file.
+
+        Args:
+            request: the request.
+            env: variables of the candidate, read when libraries load, so that a process with
+                any starts from scratch; they are added to the launcher's own.
+        """
 
     def preload(self, model_type: str) -> None:
         """Get a model's code ready before the next launch, where that saves anything."""
@@ -75,10 +81,10 @@ class ColdLauncher:
         Args:
             env: variables beside the user's own environment.
         """
-        self._env = child_environment(env)
+        self._own = dict(env or {})
         self._lifeline = _Lifeline()
 
-    def launch(self, request: Path) -> Launched:
+    def launch(self, request: Path, env: Mapping[str, str] | None = None) -> Launched:
         """Start a fresh interpreter on the request."""
         with (request.parent / LOG_FILE).open("ab") as log:
             process = subprocess.Popen(
@@ -89,7 +95,7 @@ class ColdLauncher:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self._env,
+                env=child_environment({**self._own, **(env or {})}),
                 pass_fds=(self._lifeline.read_fd,),
                 start_new_session=True,
             )
@@ -126,6 +132,7 @@ class WarmServer:
             env: variables beside the user's own environment.
         """
         self.log_file = log_dir / "server.txt"
+        self._cold = ColdLauncher(env)
         self._lifeline = _Lifeline()
         self._codes: dict[int, int] = {}
         self._started: list[int] = []
@@ -186,8 +193,10 @@ class WarmServer:
         """Have the server import a model's code before it forks."""
         self._order({"preload": model_type})
 
-    def launch(self, request: Path) -> Launched:
-        """Fork a child on the request."""
+    def launch(self, request: Path, env: Mapping[str, str] | None = None) -> Launched:
+        """Fork a child on the request; one with variables of its own starts from scratch."""
+        if env:
+            return self._cold.launch(request, env)
         self.wait_ready()
         self._started.clear()
         self._order({"request": str(request)})
@@ -248,6 +257,7 @@ class WarmServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._cold.close()
         self._lifeline.close()
 
 

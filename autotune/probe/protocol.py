@@ -72,6 +72,7 @@ class ProbeSpec(Frozen):
         model_dir: local directory with the model's config and tokenizer.
         weights: ``random`` or ``real``.
         options: final TRL options, the candidate's and the isolation's included.
+        env: environment variables the candidate needs beside the job's own.
         device: ``cpu`` or ``cuda:i``.
         rows_dir: folder of the prepared rows.
         plan: which rows.
@@ -89,6 +90,7 @@ class ProbeSpec(Frozen):
     model_dir: str
     weights: Literal["random", "real"]
     options: dict[str, Any]
+    env: dict[str, str] = {}
     device: str
     rows_dir: str
     plan: RowPlan
@@ -159,7 +161,6 @@ class Failure(Frozen):
         unable: it is about the machine or the installation (exit code 4).
         hint: what to do next.
         step: micro-steps finished before it.
-        process_bytes: process memory above the start when it happened, if known.
     """
 
     type_name: str
@@ -170,7 +171,6 @@ class Failure(Frozen):
     unable: bool = False
     hint: str | None = None
     step: int = 0
-    process_bytes: int | None = None
 
 
 class ModelFacts(Frozen):

@@ -200,7 +200,8 @@ class Runner:
         write_document(request_file, request)
         log_file = self._log_dir / f"{name}.txt"
         start = time.monotonic()
-        process = self._launcher.launch(request_file)
+        own = request.spec.env if isinstance(request.spec, ProbeSpec) else {}
+        process = self._launcher.launch(request_file, own)
         try:
             code, timed_out, rss = self._wait(process, start, deadline_s, tick)
             wall = time.monotonic() - start

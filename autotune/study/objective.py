@@ -47,7 +47,7 @@ def estimate(
     kept = retention(candidate, facts)
     useful, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
     labels = kept * facts.lengths.labels_kept(facts.reference_length)
-    total = int(facts.lengths.useful(None).sum())
+    total = int(facts.lengths.both_sides(None).sum())
     dropped = 1.0 - useful / total if total else 0.0
     length = candidate.get("max_length")
     loses_nothing = candidate.get("packing") in ("bfd_split", "wrapped")

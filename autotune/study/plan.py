@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.core.candidate import Candidate
-from autotune.core.job import Budget
+from autotune.core.job import Budget, Trainer
 from autotune.core.lengths import Lengths
 from autotune.core.packing import BLOCK_ROWS
 from autotune.core.rows import packing_block, paired_rows, worst_rows
@@ -40,6 +40,7 @@ def probe_spec(
         model_dir=model_dir,
         weights=job.weights,
         options={**job.options, **settings.options},
+        env=settings.env,
         device=facts.device.label,
         rows_dir=rows_dir,
         plan=row_plan(candidate, facts),
@@ -62,6 +63,7 @@ def row_plan(candidate: Candidate, facts: Facts) -> RowPlan:
         facts.lengths,
         batch=batch,
         max_length=None if length is None else int(length),
+        mismatched=facts.job.trainer is Trainer.KTO,
     )
     return RowPlan(
         worst=tuple(tuple(rows) for rows in worst),

@@ -7,7 +7,7 @@ is what a user gets: options parsed, a job prepared in a child, words and exit c
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,8 +45,8 @@ class Shared:
     def __init__(self, server: WarmServer) -> None:
         self.server = server
 
-    def launch(self, request: Path) -> Launched:
-        return self.server.launch(request)
+    def launch(self, request: Path, env: Mapping[str, str] | None = None) -> Launched:
+        return self.server.launch(request, env)
 
     def preload(self, model_type: str) -> None:
         """Leave the server as it is for every command."""

@@ -78,7 +78,7 @@ def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
     from autotune.probe.child.isolate import cut_off, see_one_device
     from autotune.probe.child.probe import Probe
 
-    cut_off()
+    cut_off(work_dir)
     spec = spec.model_copy(update={"device": see_one_device(spec.device)})
     probe = Probe(spec, work_dir)
     failure = None

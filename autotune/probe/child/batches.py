@@ -18,11 +18,14 @@ class RowFacts:
     """Lengths of the trainer's prepared rows.
 
     Args:
-        tokens: tokens of each row, int64[n].
-        labels: label tokens of each row that are trained on, int64[n].
+        tokens: tokens of each row after truncation, int64[n]; of the longer side of a pair.
+        labels: label tokens of each row that are trained on, int64[n]; of both sides of a pair.
         sequences: documents in each row, int64[n]; 1 unless packed.
         longest: tokens of the longest document of each row, int64[n].
         source: index of each row in the data set as given, int64[n]; -1 where rows are packed.
+        both_sides: tokens of the two sides of each pair together, int64[n]; None unless pairs.
+        prompts: tokens of each prompt, int64[n], where a micro-batch also runs every prompt with
+            the completion of the row before it (KTO); else None.
     """
 
     tokens: IntArray
@@ -30,6 +33,13 @@ class RowFacts:
     sequences: IntArray
     longest: IntArray
     source: IntArray
+    both_sides: IntArray | None = None
+    prompts: IntArray | None = None
+
+    @property
+    def totals(self) -> IntArray:
+        """Tokens the model reads of each row, int64[n]."""
+        return self.tokens if self.both_sides is None else self.both_sides
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ def batch_of(facts: RowFacts, rows: list[int]) -> BatchFacts:
     return BatchFacts(
         rows=tuple(rows),
         sequences=int(facts.sequences[index].sum()),
-        useful_tokens=int(facts.tokens[index].sum()),
+        useful_tokens=int(facts.totals[index].sum()),
         label_tokens=int(facts.labels[index].sum()),
         longest=int(facts.longest[index].max()),
     )
@@ -59,7 +69,8 @@ def worst_batches(facts: RowFacts, batch: int) -> list[BatchFacts]:
     """Return the row sets that can need most memory.
 
     They have the most padded tokens, the most label tokens, and the widest row among the rows with
-    most labels (a padded batch is as wide as its longest row, whatever the others are).
+    most labels (a padded batch is as wide as its longest row, whatever the others are); of pairs,
+    the most tokens on both sides together; in KTO, the longest mismatched sequence.
 
     Args:
         facts: the prepared rows, a sample when they are packed.
@@ -69,7 +80,12 @@ def worst_batches(facts: RowFacts, batch: int) -> list[BatchFacts]:
     by_labels = _order(facts.labels, facts.tokens)
     widest = int(_order(facts.tokens, facts.labels)[0])
     mixed = [widest, *(int(i) for i in by_labels if int(i) != widest)]
-    for order in (_order(facts.tokens, facts.labels), by_labels, mixed):
+    orders: list[IntArray | list[int]] = [_order(facts.tokens, facts.labels), by_labels, mixed]
+    if facts.both_sides is not None:
+        orders.append(_order(facts.both_sides, facts.tokens))
+    if facts.prompts is not None:
+        orders.append(_mismatched(facts.tokens - facts.prompts, facts.prompts))
+    for order in orders:
         chosen = [int(i) for i in np.resize(np.asarray(order), batch)]
         if sorted(chosen) not in [sorted(s) for s in sets]:
             sets.append(chosen)
@@ -81,13 +97,26 @@ def _order(first: IntArray, then: IntArray) -> IntArray:
     return np.lexsort((np.arange(first.size), -then, -first))
 
 
+def _mismatched(completions: IntArray, prompts: IntArray) -> list[int]:
+    """Return rows such that the longest prompt follows the longest completion of another row."""
+    first = int(_order(completions, prompts)[0])
+    return [first, *(int(row) for row in _order(prompts, completions) if int(row) != first)]
+
+
 def _not_dominated(facts: RowFacts, sets: list[list[int]]) -> list[list[int]]:
     """Drop a set when an earlier one is at least as wide, as full and as rich in labels."""
-    kept: list[tuple[int, int, int]] = []
+    kept: list[tuple[int, ...]] = []
     out: list[list[int]] = []
     for rows in sets:
         tokens, labels = facts.tokens[rows], facts.labels[rows]
-        size = (int(tokens.max()), int(tokens.sum()), int(labels.sum()))
+        size: tuple[int, ...] = (
+            int(tokens.max()),
+            int(facts.totals[rows].sum()),
+            int(labels.sum()),
+        )
+        if facts.prompts is not None:
+            completions = np.roll(tokens - facts.prompts[rows], 1)
+            size = (*size, int((facts.prompts[rows] + completions).max()))
         if not any(all(a >= b for a, b in zip(k, size, strict=True)) for k in kept):
             kept.append(size)
             out.append(rows)

@@ -7,20 +7,30 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotune.core.measurement import Measurement
+from autotune.core.job import Trainer
+from autotune.core.measurement import Measurement, Precompute
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Phase
 from autotune.knobs.isolation import OVERRIDES
 from autotune.probe.child.batches import BatchFacts, timed_batches, worst_batches
+from autotune.probe.child.effective import effective_values, flattens, reference_of
+from autotune.probe.child.gradients import GradientReach
 from autotune.probe.child.leak import documents_mix
+from autotune.probe.child.remarks import listening
 from autotune.probe.child.rows import facts_of, take_rows
 from autotune.probe.child.steps import Schedule, Stage, instrumented, update_callback
-from autotune.probe.child.verify import PeakSeries, evaluate, held_tensors, saving_options
+from autotune.probe.child.verify import (
+    PeakSeries,
+    eval_rows,
+    evaluate,
+    held_tensors,
+    saving_options,
+)
 from autotune.probe.meters.base import Cap, Meter
 from autotune.probe.protocol import ProbeSpec, Verification
 
@@ -54,6 +64,8 @@ class Probe:
         self._documents_mix: bool | None = None
         self._series: PeakSeries | None = None
         self._evaluated = False
+        self._precompute: Precompute | None = None
+        self._reach: GradientReach | None = None
         self._started = time.perf_counter()
 
     @property
@@ -72,13 +84,8 @@ class Probe:
         Raises:
             Exception: whatever the measured thing raises; the child's outermost frame reports it.
         """
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                self._run()
-            finally:
-                seen = dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught)
-                self._warnings = list(seen)[:20]
+        with listening(self._warnings):
+            self._run()
         return self.measurement()
 
     def _run(self) -> None:
@@ -97,7 +104,7 @@ class Probe:
         assert self.meter is not None
         spec = self.spec
         trainer, holder = self._build()
-        if trainer.padding_free:
+        if flattens(spec.trainer, trainer):
             packed = bool(spec.options.get("packing", False))
             self._documents_mix = documents_mix(trainer, packed=packed)
         self._load_peaks = self.meter.read()
@@ -109,13 +116,45 @@ class Probe:
         if wanted is not None:
             for name, value in saving_options(wanted, self._parameters, self.work_dir).items():
                 setattr(trainer.args, name, value)
-        trainer.train()
-        if wanted is not None:
-            self._evaluated = evaluate(trainer, wanted, self.schedule)
-        self._effective = _effective(trainer)
+        held = None if wanted is None else eval_rows(spec.trainer, wanted)
+        if spec.options.get("precompute_ref_log_probs"):
+            held = self._run_precompute(trainer, held, sync)
+        reach = self._reach = GradientReach(trainer.model)
+        self.schedule.on_gradients = reach.look
+        try:
+            trainer.train()
+        finally:
+            self._effective = effective_values(spec.trainer, trainer, self._parameters)
+        if held is not None:
+            self._evaluated = evaluate(trainer, held, self.schedule)
+
+    def _run_precompute(self, trainer: Any, held: Any | None, sync: Callable[[], None]) -> Any:
+        """Run the one-off pass over the reference on its own; returns the evaluation rows.
+
+        TRL makes the evaluation rows' too before it trains, when the policy still is the reference.
+        """
+        from autotune.training.prepared import precomputed
+
+        assert self.meter is not None
+        args, rows = trainer.args, trainer.train_dataset
+        self.meter.reset()
+        start = time.perf_counter()
+        trainer.train_dataset = precomputed(trainer, rows, "train", trainer._train_batch_size)
+        sync()
+        seconds = time.perf_counter() - start
+        self._precompute = Precompute(seconds=seconds, rows=len(rows), peaks=self.meter.read())
+        if held is None:
+            return None
+        held = trainer._prepare_dataset(held, trainer.processing_class, args, "eval")
+        trainer.eval_dataset = precomputed(
+            trainer, held, "eval", int(args.per_device_eval_batch_size)
+        )
+        return trainer.eval_dataset
 
     def _build(self) -> tuple[Any, list[Any]]:
-        from autotune.training.trainer import build_trainer, trainer_class
+        from autotune.training.parameters import count_parameters
+        from autotune.training.prepared import trainer_class
+        from autotune.training.trainer import build_trainer
 
         spec = self.spec
         holder: list[Any] = []
@@ -129,18 +168,21 @@ class Probe:
             options=self._options(),
             model_dir=Path(spec.model_dir),
             weights=spec.weights,
-            rows=take_rows(spec.rows_dir, indices, spec.pretruncate_tokens),
+            rows=take_rows(spec.trainer, spec.rows_dir, indices, spec.pretruncate_tokens),
             device=spec.device,
             cls=instrumented(trainer_class(spec.trainer), holder),
         )
-        from autotune.training.model import count_parameters
-
-        self._parameters = count_parameters(trainer.model)
+        self._parameters = count_parameters(trainer.model, reference_of(spec.trainer, trainer))
         return trainer, holder
 
     def _options(self) -> dict[str, Any]:
+        from autotune.training.arguments import option_owners
+
         options = dict(self.spec.options)
+        known = option_owners(self.spec.trainer)
         for override in OVERRIDES:
+            if override.option not in known:
+                continue
             if override.option in options or override.value is not None:
                 options[override.option] = override.value
         options["output_dir"] = str(self.work_dir / "trainer")
@@ -158,7 +200,12 @@ class Probe:
     def _schedule(self, trainer: Any, meter: Meter, cap: Cap, sync: Callable[[], None]) -> Schedule:
         spec, accumulation = self.spec, self.accumulation
         packing = bool(spec.options.get("packing", False))
-        facts = facts_of(trainer.train_dataset, padding_free=bool(trainer.padding_free))
+        facts = facts_of(
+            spec.trainer,
+            trainer.train_dataset,
+            flattens=flattens(spec.trainer, trainer),
+            max_length=trainer.args.max_length,
+        )
         self._facts = facts
         # With fewer rows in the whole data set than a batch holds, TRL trains on what there is.
         batch = spec.plan.batch or int(trainer.args.per_device_train_batch_size)
@@ -171,7 +218,7 @@ class Probe:
         stages = [Stage("memory", tuple(memory), meter.reset, lambda: self._memory_done(cap))]
         if spec.device == "cpu":
             watched = tuple(worst[0] for _ in range(accumulation))
-            watch = _WatchedUpdate(trainer, self._watched)
+            watch = _WatchedUpdate(partial(held_tensors, spec.trainer, trainer), self._watched)
             stages.append(Stage("allocated", watched, watch.start, watch.stop))
         if not spec.memory_only:
             timed, self._repeated = timed_batches(
@@ -184,7 +231,7 @@ class Probe:
             )
             stages.append(Stage("warmup", tuple(timed[:accumulation])))
             stages.append(Stage("timed", tuple(timed)))
-        return _laid_out(trainer, stages, accumulation, sync)
+        return _laid_out(spec.trainer, trainer, stages, accumulation, sync)
 
     def _long_schedule(
         self,
@@ -201,7 +248,8 @@ class Probe:
             for update in range(wanted.updates)
             for _ in range(self.accumulation)
         ]
-        series = self._series = PeakSeries(trainer, meter, self.spec.device)
+        held = partial(held_tensors, self.spec.trainer, trainer)
+        series = self._series = PeakSeries(held, meter, self.spec.device)
         on_cpu = self.spec.device == "cpu"
 
         def enter() -> None:
@@ -219,7 +267,7 @@ class Probe:
             # What the watch itself needs would be charged to the cap, so the cap holds before it.
             first = tuple(b for b in worst for _ in range(_MEMORY_UPDATES * self.accumulation))
             stages.insert(0, Stage("memory", first, meter.reset, lambda: self._memory_done(cap)))
-        schedule = _laid_out(trainer, stages, self.accumulation, sync)
+        schedule = _laid_out(self.spec.trainer, trainer, stages, self.accumulation, sync)
         schedule.on_update = series.update
         return schedule
 
@@ -244,7 +292,10 @@ class Probe:
         ]
         series = tuple(self._series.peaks_bytes) if self._series else ()
         allocated = max(series) if series else self._allocated_bytes
-        peaks = _merge(self._peaks, self._load_peaks, allocated)
+        before = self._load_peaks
+        if self._precompute is not None:
+            before = _merge(self._precompute.peaks, before, None)
+        peaks = _merge(self._peaks, before, allocated)
         norms = [float(n) for n in clock.grad_norms if n is not None]
         return Measurement(
             peaks=peaks,
@@ -271,30 +322,39 @@ class Probe:
             update_peaks_bytes=series,
             saved=self.schedule.saved,
             evaluated=self._evaluated,
+            precompute=self._precompute,
+            trained_modules=self._reach.modules if self._reach else None,
+            unreached_modules=self._reach.unreached if self._reach else (),
         )
 
 
 def _laid_out(
-    trainer: Any, stages: list[Stage], accumulation: int, sync: Callable[[], None]
+    kind: Trainer,
+    trainer: Any,
+    stages: list[Stage],
+    accumulation: int,
+    sync: Callable[[], None],
 ) -> Schedule:
     """Give the trainer the stages' rows as one data set read in sequence."""
+    from autotune.training.prepared import in_order
+
     order = [row for stage in stages for b in stage.batches for row in b.rows]
-    trainer.train_dataset = trainer.train_dataset.select(order)
+    trainer.train_dataset = in_order(kind, trainer, trainer.train_dataset.select(order))
     return Schedule(stages, accumulation, sync)
 
 
 class _WatchedUpdate:
     """Watch torch's CPU allocator during one update."""
 
-    def __init__(self, trainer: Any, done: Callable[[int], None]) -> None:
-        self._trainer = trainer
+    def __init__(self, held: Callable[[], list[Any]], done: Callable[[int], None]) -> None:
+        self._held = held
         self._done = done
         self._watch: Any = None
 
     def start(self) -> None:
         from autotune.probe.meters.cpu import AllocatorWatch
 
-        self._watch = AllocatorWatch(held_tensors(self._trainer))
+        self._watch = AllocatorWatch(self._held())
 
     def stop(self) -> None:
         self._done(self._watch.stop())
@@ -344,18 +404,3 @@ def _merge(memory: Peaks, load: Peaks, allocated_bytes: int | None) -> Peaks:
         absent=absent,
         allocation_retries=memory.allocation_retries,
     )
-
-
-def _effective(trainer: Any) -> dict[str, Any]:
-    """Read back what the trainer really uses, whatever was asked for."""
-    args = trainer.args
-    return {
-        "padding_free": bool(trainer.padding_free),
-        "max_length": args.max_length,
-        "per_device_train_batch_size": args.per_device_train_batch_size,
-        "gradient_checkpointing": bool(trainer.model.is_gradient_checkpointing),
-        "bf16": bool(args.bf16),
-        "fp16": bool(args.fp16),
-        "optim": str(args.optim),
-        "attn_implementation": trainer.model.config._attn_implementation,
-    }

@@ -94,7 +94,9 @@ def import_libraries() -> None:
     for name in ("torch", "transformers", "datasets", "peft", "trl"):
         import_module(name)
     import trl
-    from trl import SFTConfig, SFTTrainer  # noqa: F401  (lazy attributes: load them before forking)
+
+    # lazy attributes: load them before forking
+    from trl import DPOTrainer, KTOTrainer, RewardTrainer, SFTTrainer  # noqa: F401
 
     for name in (
         "torch.utils.checkpoint",

@@ -16,6 +16,10 @@ from typing import Any
 from autotune.core.measurement import Step
 from autotune.core.outcome import Phase
 from autotune.probe.child.batches import BatchFacts
+from autotune.probe.child.realised import Realised, realised
+
+#: Stages whose times nobody reads.
+_UNTIMED = ("memory", "series")
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class Schedule:
         self._mark = 0.0
         self._fetch = 0.0
         self._fetch_share = 0.0
+        self._arrived: list[Realised] = []
         starts, at = {}, 0
         for stage in stages:
             starts[at] = stage
@@ -73,6 +78,7 @@ class Schedule:
         self._starts = starts
         self._current: Stage | None = None
         self.on_update: Callable[[], None] = lambda: None
+        self.on_gradients: Callable[[], None] = lambda: None
         self.saved = False
 
     @property
@@ -104,10 +110,18 @@ class Schedule:
             at += count
         return ()
 
-    def fetched(self, seconds: float, batches: int) -> None:
-        """Note how long the batches of one update took to arrive."""
-        self._fetch = seconds
-        self._fetch_share = seconds / max(1, batches)
+    def fetched(self, start: float, batches: list[Any]) -> None:
+        """Note how long the batches of one update took to arrive, and what they are.
+
+        Args:
+            start: clock time at which they were asked for.
+            batches: the collated batches.
+        """
+        self._fetch_share = (time.perf_counter() - start) / max(1, len(batches))
+        due = self._facts[len(self.clock.steps) :]
+        self._arrived = [realised(b, fact) for b, fact in zip(batches, due, strict=False)]
+        # looking at the batches is not the trainer's time
+        self._fetch = time.perf_counter() - start
 
     def before_step(self) -> None:
         """Enter a stage when its first micro-step is due, and start the clock."""
@@ -122,21 +136,22 @@ class Schedule:
             self.clock.first_step_at = time.perf_counter()
         self.clock.phase = Phase.FIRST_STEP if index == 0 else Phase.STEADY
 
-    def after_step(self, loss: Any, width: int, rows: int) -> None:
+    def after_step(self, loss: Any) -> None:
         """Note one finished micro-step."""
         self._sync()
         now = time.perf_counter()
         fact = self._facts[len(self.clock.steps)]
+        batch = self._arrived.pop(0)
         self.clock.losses.append(loss)
         self.clock.steps.append(
             Step(
                 seconds=max(0.0, now - self._mark - self._fetch) + self._fetch_share,
                 fetch_seconds=self._fetch_share,
-                rows=rows,
-                width=width,
+                rows=batch.rows,
+                width=batch.width,
                 sequences=fact.sequences,
-                useful_tokens=fact.useful_tokens,
-                label_tokens=fact.label_tokens,
+                useful_tokens=batch.useful_tokens,
+                label_tokens=batch.label_tokens,
                 longest=fact.longest,
                 loss=None,
             )
@@ -147,6 +162,11 @@ class Schedule:
 
     def _update_is_due(self) -> bool:
         return len(self.clock.steps) % self.accumulation == 0
+
+    def before_update(self) -> None:
+        """Let gradients be looked at while they are there, except where time is taken."""
+        if self._current is not None and self._current.name in _UNTIMED:
+            self.on_gradients()
 
     def after_update(self, grad_norm: Any) -> None:
         """Note one finished optimizer update and leave a stage that is complete."""
@@ -173,18 +193,19 @@ def instrumented(trainer_class: Any, holder: list[Schedule]) -> Any:
     class Instrumented(trainer_class):  # type: ignore[misc]
         """TRL's trainer with a clock around its steps."""
 
+        _seen_grad_norm: Any = None  # stays so where the config does not clip
+
         def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
             start = time.perf_counter()
             out = super().get_batch_samples(*args, **kwargs)
-            holder[0].fetched(time.perf_counter() - start, len(out[0]))
+            holder[0].fetched(start, out[0])
             return out
 
         def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             schedule = holder[0]
             schedule.before_step()
-            rows, width = inputs["input_ids"].shape
             loss = super().training_step(model, inputs, *args, **kwargs)
-            schedule.after_step(loss.detach(), int(width), int(rows))
+            schedule.after_step(loss.detach())
             return loss
 
         def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
@@ -211,6 +232,9 @@ def update_callback(holder: list[Schedule]) -> Any:
 
     class UpdateClock(TrainerCallback):  # type: ignore[misc]
         """Tell the schedule when an update is complete, zeroed gradients included."""
+
+        def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+            holder[0].before_update()
 
         def on_step_end(self, *_: Any, **__: Any) -> None:
             trainer: Any = holder[1]

@@ -6,31 +6,35 @@ DESIGN.md 5.9. Only observes; whether a series of peaks is safe is decided in cl
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from autotune.core.job import Trainer
 from autotune.core.outcome import Phase
+from autotune.probe.child.effective import reference_of
+from autotune.probe.child.rows import take_rows
 from autotune.probe.child.steps import Schedule
 from autotune.probe.meters.base import Meter
 from autotune.probe.protocol import Verification
 
-#: A checkpoint holds the trained weights and about two optimizer states of the same size.
+#: A checkpoint holds what is trained (with PEFT the adapter) and about two optimizer states of it.
 _CHECKPOINT_COPIES = 3
 
 
 class PeakSeries:
     """Note the peak of every optimizer update on its own."""
 
-    def __init__(self, trainer: Any, meter: Meter, device: str) -> None:
-        """Take the trainer and the meter.
+    def __init__(self, held: Callable[[], list[Any]], meter: Meter, device: str) -> None:
+        """Take what is held between updates and the meter.
 
         Args:
-            trainer: the trainer that is about to train.
+            held: returns the tensors alive between updates, see `held_tensors`.
             meter: reset after every update; on the CPU torch's allocator is watched instead,
                 because resident pages are too coarse to show a trend.
             device: ``cpu`` or ``cuda:i``.
         """
-        self._trainer = trainer
+        self._held = held
         self._meter = meter
         self._device = device
         self._watch: Any = None
@@ -43,7 +47,7 @@ class PeakSeries:
         if self._device == "cpu":
             from autotune.probe.meters.cpu import AllocatorWatch
 
-            self._watch = AllocatorWatch(held_tensors(self._trainer))
+            self._watch = AllocatorWatch(self._held())
 
     def update(self) -> None:
         """End one update's window and begin the next; nothing before the first began."""
@@ -62,12 +66,25 @@ class PeakSeries:
             self._watch.stop()
 
 
-def held_tensors(trainer: Any) -> list[Any]:
-    """Return the tensors a trainer holds between updates: parameters, buffers, optimizer states."""
+def held_tensors(kind: Trainer, trainer: Any) -> list[Any]:
+    """Return the tensors a trainer holds between updates.
+
+    Parameters, scales of quantised ones and buffers of the policy and of the reference it is held
+    against, and the optimizer's states.
+
+    Args:
+        kind: which trainer.
+        trainer: the constructed trainer.
+    """
     import torch
 
-    model = trainer.model
-    held = [*model.parameters(), *model.buffers()]
+    from autotune.training.parameters import scales_of
+
+    held: list[Any] = []
+    for model in (trainer.model, reference_of(kind, trainer)):
+        if model is not None:
+            held += [*model.parameters(), *model.buffers()]
+            held += [scale for parameter in model.parameters() for scale in scales_of(parameter)]
     for state in trainer.optimizer.state.values():
         held.extend(v for v in state.values() if isinstance(v, torch.Tensor))
     return held
@@ -88,30 +105,36 @@ def saving_options(
     """
     if not wanted.save:
         return {}
-    need = _CHECKPOINT_COPIES * int(parameters["bytes"])
+    share = int(parameters["trainable"]) / max(1, int(parameters["total"]))
+    need = int(_CHECKPOINT_COPIES * share * int(parameters["bytes"]))
     free = shutil.disk_usage(folder).free
     if free < need:
         raise OSError(28, f"No space left on device: a checkpoint needs {need} bytes, {free} free")
     return {"save_strategy": "steps", "save_steps": max(1, wanted.updates // 2)}
 
 
-def evaluate(trainer: Any, wanted: Verification, schedule: Schedule) -> bool:
-    """Run the trainer's own evaluation on the longest rows.
+def eval_rows(kind: Trainer, wanted: Verification) -> Any | None:
+    """Return the longest prepared rows evaluation uses, None when there is nothing to evaluate.
+
+    Args:
+        kind: which trainer.
+        wanted: the verification.
+    """
+    if wanted.eval_rows_dir is None or not wanted.eval_rows:
+        return None
+    chosen = list(wanted.eval_rows)
+    return take_rows(kind, wanted.eval_rows_dir, chosen, wanted.eval_pretruncate_tokens)
+
+
+def evaluate(trainer: Any, rows: Any, schedule: Schedule) -> bool:
+    """Run the trainer's own evaluation; returns that it was run.
 
     Args:
         trainer: a trainer that has trained.
-        wanted: the verification.
+        rows: prepared rows; rows that are already the trainer's own are taken as they are.
         schedule: told of the phase.
-
-    Returns:
-        Whether there was anything to evaluate.
     """
-    if wanted.eval_rows_dir is None or not wanted.eval_rows:
-        return False
-    from autotune.probe.child.rows import take_rows
-
     schedule.clock.phase = Phase.EVAL
-    rows = take_rows(wanted.eval_rows_dir, list(wanted.eval_rows), wanted.eval_pretruncate_tokens)
-    trainer.evaluate(eval_dataset=rows)
+    trainer.evaluate(eval_dataset=None if rows is trainer.eval_dataset else rows)
     schedule.clock.phase = Phase.STEADY
     return True

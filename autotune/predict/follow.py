@@ -1,0 +1,361 @@
+"""Runs torch operations on shapes alone and follows every storage they make.
+
+Floating-point tensors are fake: they have a shape, a dtype and a storage without bytes. Small
+integer and boolean tensors stay real, so that masks, positions, labels and everything decided from
+them are those of the batch and not guesses. Only where control flow asks a fake number for its
+value is one made up (zero, false). Knows nothing of trainers.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from autotune.core.traced_step import Component, WorkKind
+from autotune.predict.ledger import Ledger
+from autotune.predict.operations import WorkSums, flops_of, kind_of
+
+#: Elements up to which integer and boolean results are computed for real: larger ones are masks,
+#: whose values nobody asks for.
+_REAL_ELEMENTS = 1 << 22
+
+_DEVICE_OF = torch.ops.prim.device.default
+_SCALAR_OF = torch.ops.aten._local_scalar_dense.default
+_DIRECT_NAMESPACES = ("profiler",)
+#: operators that take boolean masks among their indices
+_INDEXING = (
+    torch.ops.aten.index.Tensor,
+    torch.ops.aten.index_put.default,
+    torch.ops.aten.index_put_.default,
+    torch.ops.aten._index_put_impl_.default,
+)
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What one call is counted as."""
+
+    kind: WorkKind
+    dtype: Any
+    flops: int
+    moved_bytes: int
+
+
+@dataclass(frozen=True)
+class _Output:
+    """How to make one output without asking torch again.
+
+    Args:
+        source: number of the argument it is (``same``) or a view of; None for a new tensor.
+        same: it is that argument itself.
+        geometry: shape, stride and offset; None when ``same``.
+        dtype: its dtype.
+    """
+
+    source: int | None
+    same: bool
+    geometry: tuple[tuple[int, ...], tuple[int, ...], int] | None
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """What a call with given shapes returns and costs; outputs that are no tensors are kept."""
+
+    outputs: tuple[Any, ...]
+    spec: Any
+    cost: _Cost | None
+    integral: bool
+
+
+class _Watched(weakref.ref):  # type: ignore[type-arg]
+    """A reference to a storage that knows its block."""
+
+    __slots__ = ("block", "key")
+    block: int
+    key: int
+
+
+class Follow(TorchDispatchMode):
+    """Make torch operations compute shapes, and write what they hold and do into a ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Follow nothing yet.
+
+        Args:
+            ledger: where storages are noted.
+        """
+        super().__init__()
+        self.ledger = ledger
+        #: where the work of operations is added; None counts none
+        self.work: WorkSums | None = None
+        self._fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self._recipes: dict[Any, _Recipe] = {}
+        self._watched: dict[int, _Watched] = {}
+        self._unwatch = self._gone
+
+    # -- storages -----------------------------------------------------------------------------
+
+    def _gone(self, reference: _Watched) -> None:
+        if self._watched.pop(reference.key, None) is not None and reference.block >= 0:
+            self.ledger.go(reference.block)
+
+    def _note(self, tensor: torch.Tensor, component: Component | None = None) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._watched:
+            return
+        reference = _Watched(storage, self._unwatch)
+        reference.key = key
+        reference.block = self.ledger.come(storage.nbytes(), component)
+        self._watched[key] = reference
+
+    def own(self, tensor: torch.Tensor, component: Component) -> None:
+        """Say what a tensor's storage is held for; one that is not known yet is noted.
+
+        Args:
+            tensor: any tensor, real or fake.
+            component: what it is held for.
+        """
+        self._note(tensor, component)
+        self.ledger.tag(self._watched[tensor.untyped_storage()._cdata].block, component)
+
+    # -- operations ---------------------------------------------------------------------------
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Answer one operation; the name and arguments are torch's."""
+        kwargs = kwargs or {}
+        if func is _DEVICE_OF:
+            return args[0].fake_device if isinstance(args[0], FakeTensor) else args[0].device
+        if func.namespace in _DIRECT_NAMESPACES:
+            return func(*args, **kwargs)
+        leaves, spec = tree_flatten((args, kwargs))
+        real = fake = False
+        for leaf in leaves:
+            if isinstance(leaf, FakeTensor):
+                fake = True
+            elif isinstance(leaf, torch.Tensor):
+                real = True
+        if not fake and (func is _SCALAR_OF or _decided_by_values(func)):
+            return self._noted(func(*args, **kwargs))
+        if func is _SCALAR_OF:
+            return _made_up(args[0])
+        if func in _INDEXING:
+            leaves, spec = self._without_masks(args, kwargs)
+        recipe = self._recipe(func, leaves, spec)
+        if self.work is not None and recipe.cost is not None:
+            cost = recipe.cost
+            self.work.add(cost.kind, cost.dtype, cost.flops, cost.moved_bytes)
+        if not fake and recipe.integral:
+            return self._noted(func(*args, **kwargs))
+        return self._made(recipe, leaves)
+
+    def _noted(self, out: Any) -> Any:
+        for leaf in tree_flatten(out)[0]:
+            if isinstance(leaf, torch.Tensor):
+                self._note(leaf)
+        return out
+
+    def _without_masks(self, args: tuple[Any, ...], kwargs: Any) -> tuple[list[Any], Any]:
+        """Put positions in the place of boolean masks, as torch's own kernels do."""
+        tensor, indices, *rest = args
+        found: list[Any] = []
+        for index in indices:
+            if isinstance(index, torch.Tensor) and index.dtype is torch.bool:
+                if isinstance(index, FakeTensor):
+                    where = [torch.empty(index.numel(), dtype=torch.long)] * index.dim()
+                else:
+                    where = list(index.nonzero().unbind(1))
+                for positions in where[:1]:
+                    self._note(positions)
+                found.extend(where)
+            else:
+                found.append(index)
+        flat, spec = tree_flatten(((tensor, found, *rest), kwargs))
+        return flat, spec
+
+    def _made(self, recipe: _Recipe, leaves: list[Any]) -> Any:
+        """Make the outputs of a recipe."""
+        made = []
+        for output in recipe.outputs:
+            if not isinstance(output, _Output):
+                made.append(output)
+            elif output.same:
+                made.append(leaves[output.source])  # type: ignore[index]
+            else:
+                made.append(self._tensor(output, leaves))
+        return made[0] if recipe.spec is None else tree_unflatten(made, recipe.spec)
+
+    def _tensor(self, output: _Output, leaves: list[Any]) -> torch.Tensor:
+        assert output.geometry is not None
+        shape, stride, offset = output.geometry
+        elem = torch.empty_strided(shape, stride, dtype=output.dtype, device="meta")
+        if output.source is None:
+            tensor: torch.Tensor = FakeTensor(self._fake, elem, _CPU)
+            self._note(tensor)
+            return tensor
+        base = self._faked(leaves[output.source])
+        elem.set_(base.untyped_storage(), offset, shape, stride)
+        return FakeTensor(self._fake, elem, _CPU)
+
+    def _faked(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the fake stand-in of a real tensor; its bytes are those of the real one."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        stand_in = self._fake.from_tensor(tensor)
+        storage = stand_in.untyped_storage()
+        if storage._cdata not in self._watched:
+            reference = _Watched(storage, self._unwatch)
+            reference.key, reference.block = storage._cdata, -1
+            self._watched[storage._cdata] = reference
+        return stand_in
+
+    # -- recipes ------------------------------------------------------------------------------
+
+    def _recipe(self, func: Any, leaves: list[Any], spec: Any) -> _Recipe:
+        key: Any = (func, spec, tuple([_key(leaf) for leaf in leaves]))
+        try:
+            known = self._recipes.get(key)
+        except TypeError:  # an argument that cannot be compared is worked out every time
+            return self._worked_out(func, leaves, spec)
+        if known is None:
+            known = self._recipes[key] = self._worked_out(func, leaves, spec)
+        return known
+
+    def _worked_out(self, func: Any, leaves: list[Any], spec: Any) -> _Recipe:
+        """Ask torch what a call returns, on stand-ins of its tensors."""
+        faked = [self._faked(x) if isinstance(x, torch.Tensor) else x for x in leaves]
+        args, kwargs = tree_unflatten(faked, spec)
+        with self._fake:
+            out = func(*args, **kwargs)
+        flat, out_spec = ([out], None) if not isinstance(out, tuple | list) else tree_flatten(out)
+        storages = {
+            x.untyped_storage()._cdata: at
+            for at, x in reversed(list(enumerate(faked)))
+            if isinstance(x, torch.Tensor)
+        }
+        outputs = tuple(_output_of(x, faked, storages) for x in flat)
+        tensors = [x for x in flat if isinstance(x, torch.Tensor)]
+        integral = bool(tensors) and all(
+            not x.is_floating_point() and not x.is_complex() and x.numel() <= _REAL_ELEMENTS
+            for x in tensors
+        )
+        return _Recipe(outputs, out_spec, _cost_of(func, faked, outputs), integral)
+
+
+_CPU = torch.device("cpu")
+
+
+def _decided_by_values(func: Any) -> bool:
+    """Whether the shape or the Python value an operator returns depends on numbers."""
+    return (
+        torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
+    )
+
+
+
+def _made_up(tensor: torch.Tensor) -> bool | float | int:
+    if tensor.dtype is torch.bool:
+        return False
+    return 0.0 if tensor.is_floating_point() else 0
+
+
+def _key(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return (tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.storage_offset())
+    # numbers steer no shape, and those of an optimizer change with every step
+    return float if type(leaf) is float else (leaf, type(leaf))
+
+
+def _output_of(value: Any, faked: list[Any], storages: dict[int, int]) -> Any:
+    """Describe one value a call returned."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    for at, argument in enumerate(faked):
+        if value is argument:
+            return _Output(at, True, None, value.dtype)
+    geometry = (tuple(value.shape), value.stride(), value.storage_offset())
+    return _Output(storages.get(value.untyped_storage()._cdata), False, geometry, value.dtype)
+
+
+def _cost_of(func: Any, faked: list[Any], outputs: tuple[Any, ...]) -> _Cost | None:
+    """Return what a call is counted as; None when it only looks at its arguments otherwise."""
+    made = [o for o in outputs if isinstance(o, _Output)]
+    if made and all(o.source is not None and not o.same for o in made):
+        return None
+    tensors = [x for x in faked if isinstance(x, torch.Tensor)]
+    name = func._schema.name.partition("::")[2]
+    kind = kind_of(name)
+    sizes = [_touched_bytes(x) for x in tensors]
+    if kind == "gather" and len(sizes) > 1 and not name.endswith("_backward"):
+        sizes.remove(max(sizes))  # only the rows that are asked for are read
+    written = sum(_bytes_of(o) for o in made if o.source is None)
+    written += sum(_touched_bytes(faked[o.source]) for o in made if o.same and o.source is not None)
+    floating = [x.dtype for x in tensors if x.is_floating_point()]
+    dtypes = [*floating, *[o.dtype for o in made], *[x.dtype for x in tensors]]
+    if not dtypes:
+        return None
+    flops = flops_of(name, kind, [tuple(x.shape) for x in tensors], any(x is True for x in faked))
+    return _Cost(kind, dtypes[0], flops, sum(sizes) + written)
+
+
+def _touched_bytes(tensor: torch.Tensor) -> int:
+    """Return the bytes a tensor reads: what is expanded is read once."""
+    elements = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        elements *= size if stride else 1
+    return elements * tensor.element_size()
+
+
+def _bytes_of(output: _Output) -> int:
+    assert output.geometry is not None
+    elements = 1
+    for size in output.geometry[0]:
+        elements *= size
+    return elements * int(output.dtype.itemsize)
+
+
+@contextmanager
+def modules_move_in_place() -> Iterator[None]:
+    """Let ``Module.to`` and its kin write into the parameters there are.
+
+    torch swaps the parameters of modules that hold fake tensors, which it refuses where anything
+    refers to them weakly; what it does with real ones, ``param.data = ...``, needs no swap.
+    Source: ``torch/nn/modules/module.py``, ``Module._apply`` (torch 2.13).
+    """
+    original = torch.nn.Module._apply
+
+    def apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        with torch.no_grad():
+            for parameter in self._parameters.values():
+                if parameter is not None:
+                    _write_into(parameter, fn)
+        self._buffers.update({k: b if b is None else fn(b) for k, b in self._buffers.items()})
+        return self
+
+    torch.nn.Module._apply = apply  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = original  # type: ignore[method-assign]
+
+
+def _write_into(parameter: Any, fn: Any) -> None:
+    moved = fn(parameter)
+    if moved is not parameter:
+        parameter.data = moved
+    if parameter.grad is not None:
+        parameter.grad = fn(parameter.grad)

@@ -1,0 +1,141 @@
+"""The book of storages of one traced run: which bytes lived when, and what for.
+
+Knows nothing of torch: blocks come and go, marks say what was going on. Sizes are kept as they
+were asked for; what an allocator makes of them is decided when the book is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.core.traced_step import Component, StepPhase
+
+#: Components in a fixed order, so that a split is a vector.
+COMPONENTS: tuple[Component, ...] = (
+    "weights",
+    "reference",
+    "gradients",
+    "optimizer",
+    "activations",
+    "logits",
+    "inputs",
+    "temporaries",
+)
+_INDEX = {name: at for at, name in enumerate(COMPONENTS)}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Say what was going on between two marks.
+
+    Args:
+        phase: the phase of the step.
+        part: where in the model: ``outside``, ``head``, or the number of a layer.
+        turn: counts forward passes and batches, so that equal parts of two runs are told apart.
+    """
+
+    phase: StepPhase
+    part: str | int = "outside"
+    turn: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Height:
+    """Hold the most live bytes of one segment.
+
+    Args:
+        segment: what was going on.
+        split: float64[c], bytes by component at that moment, in the order of `COMPONENTS`.
+    """
+
+    segment: Segment
+    split: np.ndarray[tuple[int], np.dtype[np.float64]]
+
+    @property
+    def total_bytes(self) -> float:
+        """Live bytes at that moment."""
+        return float(self.split.sum())
+
+
+class Ledger:
+    """Note blocks of memory as they come and go."""
+
+    def __init__(self) -> None:
+        """Start an empty book, while loading."""
+        self._sizes: list[int] = []
+        self._component: list[Component | None] = []
+        self._live: set[int] = set()
+        #: block numbers as they come, and ``~number`` as they go
+        self._events: list[int] = []
+        self._marks: list[tuple[int, Segment]] = [(0, Segment("load"))]
+
+    @property
+    def segment(self) -> Segment:
+        """What is going on now."""
+        return self._marks[-1][1]
+
+    def come(self, size_bytes: int, component: Component | None) -> int:
+        """Note a new block and return its number.
+
+        Args:
+            size_bytes: what was asked for.
+            component: what it is held for; None when that is not known yet.
+        """
+        block = len(self._sizes)
+        self._sizes.append(size_bytes)
+        self._component.append(component)
+        self._events.append(block)
+        self._live.add(block)
+        return block
+
+    def go(self, block: int) -> None:
+        """Note that a block was released."""
+        self._live.discard(block)
+        self._events.append(~block)
+
+    def tag(self, block: int, component: Component) -> None:
+        """Say what a block is held for, from its first moment on."""
+        self._component[block] = component
+
+    def tag_unknown(self, component: Component) -> None:
+        """Say what every live block is held for of which that is not known yet."""
+        for block in self._live:
+            if self._component[block] is None:
+                self._component[block] = component
+
+    def mark(self, segment: Segment) -> None:
+        """Begin another segment."""
+        self._marks.append((len(self._events), segment))
+
+    def heights(self, rounded: Callable[[int], int]) -> list[Height]:
+        """Return the most live bytes of every segment, in order of time.
+
+        Args:
+            rounded: bytes the allocator takes for a request.
+        """
+        known = [_INDEX[c or "temporaries"] for c in self._component]
+        sizes = [rounded(size) for size in self._sizes]
+        found: list[Height] = []
+        split = np.zeros(len(COMPONENTS))
+        ends = [at for at, _ in self._marks[1:]] + [len(self._events)]
+        start = 0
+        for (_, segment), end in zip(self._marks, ends, strict=True):
+            best, best_total = split.copy(), float(split.sum())
+            total = best_total
+            for event in self._events[start:end]:
+                block = event if event >= 0 else ~event
+                change = sizes[block] if event >= 0 else -sizes[block]
+                split[known[block]] += change
+                total += change
+                if total > best_total:
+                    best, best_total = split.copy(), total
+            found.append(Height(segment, best))
+            start = end
+        return found
+
+    def held_bytes(self, rounded: Callable[[int], int]) -> int:
+        """Return the bytes of all blocks that are live now; argument as for `heights`."""
+        return sum(rounded(self._sizes[block]) for block in self._live)

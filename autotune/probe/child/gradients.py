@@ -1,0 +1,38 @@
+"""Notes which trained modules a gradient reaches; a run can look well while an adapter stays zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class GradientReach:
+    """Follow the modules that have trained parameters until a gradient has reached each."""
+
+    def __init__(self, model: Any) -> None:
+        """List the trained modules.
+
+        Args:
+            model: the model that is trained. The parts of an adapter count as one module: the
+                first update of a LoRA only ever reaches one of its two matrices.
+        """
+        self._waiting: dict[str, list[Any]] = {}
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                owner = name.rpartition(".")[0].partition(".lora_")[0]
+                self._waiting.setdefault(owner, []).append(parameter)
+        self.modules = len(self._waiting)
+
+    def look(self) -> None:
+        """Look at the gradients that are there, just before an optimizer update."""
+        reached = [name for name, held in self._waiting.items() if any(map(_reached, held))]
+        for name in reached:
+            del self._waiting[name]
+
+    @property
+    def unreached(self) -> tuple[str, ...]:
+        """Modules no gradient has reached so far."""
+        return tuple(self._waiting)
+
+
+def _reached(parameter: Any) -> bool:
+    return parameter.grad is not None and bool(parameter.grad.any())
