@@ -28,6 +28,7 @@ class Prediction(Frozen):
 
     Args:
         candidate: its knobs.
+        accumulation: micro-steps of one optimizer update.
         peak_bytes: what the process will be charged with at its peak.
         low_bytes: lower end of the 90 % band.
         high_bytes: upper end of it.
@@ -49,6 +50,7 @@ class Prediction(Frozen):
     """
 
     candidate: Candidate
+    accumulation: int = Field(ge=1)
     peak_bytes: int = Field(ge=0)
     low_bytes: int = Field(ge=0)
     high_bytes: int = Field(ge=0)

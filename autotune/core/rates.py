@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from autotune.core.job import Frozen
+from autotune.core.time_model import FloatArray
 from autotune.core.traced_step import WorkKind
 
 #: The dtype under which a kind's rate is found when its own is not listed.
@@ -37,12 +38,17 @@ class Curve(Frozen):
             raise ValueError("the sizes of a curve ascend")
         return self
 
-    def at(self, size: float) -> float:
-        """Return the rate at a size, log-linear between the known ones and flat beyond them."""
-        return float(np.exp(np.interp(np.log(max(size, 1.0)), *self._logs())))
+    def at(self, size: FloatArray) -> FloatArray:
+        """Return the rates at sizes, log-linear between the known ones and flat beyond them.
 
-    def _logs(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.log(np.maximum(self.sizes, 1.0)), np.log(self.per_s)
+        Args:
+            size: float64[m], amount of work of one operation.
+        """
+        known = np.log(np.maximum(self.sizes, 1.0))
+        rates: FloatArray = np.exp(
+            np.interp(np.log(np.maximum(size, 1.0)), known, np.log(self.per_s))
+        )
+        return rates
 
 
 class Rates(Frozen):

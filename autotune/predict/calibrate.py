@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.core.time_model import FloatArray
-from autotune.predict.step_time import StepTime
+from autotune.predict.step_time import StepTimes
 
 #: Standard deviation of log(measured / predicted) before any probe: published efficiencies differ
 #: by a factor of 1.5 between shapes (efficiencies.py), rates measured on the device itself by less.
@@ -82,10 +82,10 @@ class TimeCorrection:
     band_ratio: float = float(np.expm1(_BAND * _TIME_SPREAD))
     probes: int = 0
 
-    def seconds(self, step: StepTime) -> float:
-        """Return the expected seconds of a step."""
-        device = sum(self.factors.get(part, self.common) * s for part, s in step.parts.items())
-        return max(device, self.common * step.host_seconds)
+    def corrected(self, times: StepTimes) -> StepTimes:
+        """Return the expected times."""
+        parts = {name: self.factors.get(name, self.common) * s for name, s in times.parts.items()}
+        return StepTimes(parts, self.common * times.host)
 
 
 @dataclass(frozen=True)

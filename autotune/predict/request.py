@@ -14,22 +14,47 @@ from autotune.core.job import Frozen, Trainer
 Target = Literal["cpu", "cuda"]
 
 
-class RowShape(Frozen):
-    """Say how long one row of a micro-batch is.
+class Documents(Frozen):
+    """One row of SFT.
 
     Args:
-        documents: tokens of each document in it, after cutting; more than one where rows are
-            packed.
+        tokens: tokens of each document in it, after cutting; more than one where rows are packed.
         label_tokens: how many of its last tokens are trained on; None: all.
     """
 
-    documents: tuple[int, ...] = Field(min_length=1)
+    tokens: tuple[int, ...] = Field(min_length=1)
     label_tokens: int | None = Field(default=None, ge=0)
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of the row."""
-        return sum(self.documents)
+
+class Pair(Frozen):
+    """One row of DPO or Reward.
+
+    Args:
+        prompt: tokens both sides begin with; 0 for Reward, whose sides are whole.
+        chosen: tokens of the better side, without the prompt.
+        rejected: tokens of the worse side, without the prompt.
+    """
+
+    prompt: int = Field(ge=0)
+    chosen: int = Field(ge=1)
+    rejected: int = Field(ge=1)
+
+
+class Judged(Frozen):
+    """One row of KTO.
+
+    Args:
+        prompt: tokens of the prompt.
+        completion: tokens of the completion.
+        desirable: its label.
+    """
+
+    prompt: int = Field(ge=1)
+    completion: int = Field(ge=1)
+    desirable: bool = True
+
+
+Row = Documents | Pair | Judged
 
 
 class TraceRequest(Frozen):
@@ -39,7 +64,7 @@ class TraceRequest(Frozen):
         trainer: which TRL trainer.
         model_dir: folder with the model's ``config.json``; neither weights nor tokenizer needed.
         options: final TRL options, the candidate's included.
-        rows: the rows of the micro-batch.
+        rows: the rows of the micro-batch, of the kind the trainer takes.
         accumulates: whether an update has more than one micro-step, so that gradients are held
             while activations are.
         target: the kind of device whose step is asked for.
@@ -48,6 +73,6 @@ class TraceRequest(Frozen):
     trainer: Trainer
     model_dir: str
     options: dict[str, Any] = Field(default_factory=dict)
-    rows: tuple[RowShape, ...] = Field(min_length=1)
+    rows: tuple[Row, ...] = Field(min_length=1)
     accumulates: bool = True
     target: Target = "cuda"

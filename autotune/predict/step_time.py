@@ -12,54 +12,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.core.rates import Rates
+from autotune.core.rates import Curve, Rates
 from autotune.core.time_model import FloatArray
 from autotune.core.traced_step import Work, WorkKind
 
-#: A part of a step's time: a kind of work, or what operations cost however small they are.
-Part = WorkKind | str
-OVERHEAD = "overhead"
+#: A part of a step's time: a kind of work, or ``overhead``: what starting operations costs.
+Part = str
+OVERHEAD: Part = "overhead"
 
 
 @dataclass(frozen=True)
-class StepTime:
-    """Seconds of one step, by part.
+class StepTimes:
+    """Seconds of m steps, by part.
 
     Args:
-        parts: seconds by kind of work, and under ``overhead`` what starting operations costs.
-        host_seconds: what the host needs to issue the step's operations.
+        parts: float64[m] by kind of work and ``overhead``.
+        host: float64[m], what the host needs to issue the operations of each.
     """
 
-    parts: Mapping[Part, float]
-    host_seconds: float = 0.0
+    parts: Mapping[Part, FloatArray]
+    host: FloatArray
 
     @property
-    def seconds(self) -> float:
-        """How long the step lasts."""
-        return max(sum(self.parts.values()), self.host_seconds)
+    def seconds(self) -> FloatArray:
+        """How long every step lasts: float64[m]."""
+        return np.maximum(sum(self.parts.values(), np.zeros_like(self.host)), self.host)
 
-
-def step_time(work: Sequence[Work], rates: Rates) -> StepTime:
-    """Return how long work takes on a device.
-
-    Args:
-        work: operations by kind and dtype.
-        rates: what the device reaches.
-    """
-    parts: dict[Part, float] = {}
-    launches = 0
-    for one in work:
-        count = max(one.launches, 1)
-        arithmetic = rates.flops_of(one.kind, one.dtype)
-        memory = rates.moved_of(one.kind, one.dtype)
-        seconds = max(
-            one.flops / arithmetic.at(one.flops / count) if arithmetic else 0.0,
-            one.moved_bytes / memory.at(one.moved_bytes / count) if memory else 0.0,
-        )
-        parts[one.kind] = parts.get(one.kind, 0.0) + seconds
-        launches += one.launches
-    parts[OVERHEAD] = launches * rates.launch_seconds
-    return StepTime(parts, launches * rates.dispatch_seconds)
+    def summed(self, counts: FloatArray) -> StepTimes:
+        """Return the steps as one, each taken as often as ``counts`` says: float64[m]."""
+        parts = {name: (seconds @ counts)[None] for name, seconds in self.parts.items()}
+        return StepTimes(parts, (self.host @ counts)[None])
 
 
 @dataclass(frozen=True)
@@ -79,24 +61,29 @@ class WorkModel:
     keys: tuple[tuple[WorkKind, str], ...]
     counts: FloatArray
 
-    def at(self, padded_tokens: float, width: float) -> tuple[Work, ...]:
-        """Return the work of one shape.
+    def times(self, padded_tokens: FloatArray, width: FloatArray, rates: Rates) -> StepTimes:
+        """Return how long micro-steps take on a device.
 
         Args:
-            padded_tokens: computed positions of the micro-step.
-            width: columns of its input tensor.
+            padded_tokens: float64[m], computed positions of each.
+            width: float64[m], columns of its input tensor.
+            rates: what the device reaches.
         """
-        values = self.counts @ np.asarray([1.0, padded_tokens, padded_tokens * width])
-        return tuple(
-            Work(
-                kind=kind,
-                dtype=dtype,
-                flops=max(0, round(flops)),
-                moved_bytes=max(0, round(moved)),
-                launches=max(0, round(launches)),
-            )
-            for (kind, dtype), (flops, moved, launches) in zip(self.keys, values, strict=True)
-        )
+        tokens = np.asarray(padded_tokens, dtype=np.float64)
+        features = np.stack([np.ones_like(tokens), tokens, tokens * width])
+        return _times(self.keys, np.maximum(self.counts @ features, 0.0), rates)
+
+
+def step_times(work: Sequence[Work], rates: Rates) -> StepTimes:
+    """Return how long one step of this work takes on a device.
+
+    Args:
+        work: operations by kind and dtype.
+        rates: what the device reaches.
+    """
+    keys = tuple((w.kind, w.dtype) for w in work)
+    counts = np.asarray([[[w.flops], [w.moved_bytes], [w.launches]] for w in work], np.float64)
+    return _times(keys, counts.reshape(len(work), 3, 1), rates)
 
 
 def fit_work(traced: Sequence[tuple[float, float, Sequence[Work]]]) -> WorkModel:
@@ -107,16 +94,39 @@ def fit_work(traced: Sequence[tuple[float, float, Sequence[Work]]]) -> WorkModel
             determine everything, with fewer the work is taken as proportional to the tokens.
     """
     keys = tuple(dict.fromkeys((w.kind, w.dtype) for _, _, work in traced for w in work))
-    shapes = sorted({(tokens, width) for tokens, width, _ in traced})
+    shapes = {(tokens, width) for tokens, width, _ in traced}
     features = np.asarray([[1.0, t, t * w] for t, w, _ in traced])
-    used = [1] if len(shapes) == 1 else [0, 1] if len(shapes) == 2 else [0, 1, 2]
+    used = {1: [1], 2: [0, 1]}.get(len(shapes), [0, 1, 2])
+    scale = features[:, used].max(axis=0)
     counts = np.zeros((len(keys), 3, 3))
     for row, key in enumerate(keys):
         seen = np.asarray([_counted(work, key) for _, _, work in traced], dtype=np.float64)
-        scale = features[:, used].max(axis=0)
         solved, *_ = np.linalg.lstsq(features[:, used] / scale, seen, rcond=None)
         counts[row][:, used] = (solved / scale[:, None]).T
     return WorkModel(keys, counts)
+
+
+def _times(
+    keys: Sequence[tuple[WorkKind, str]], counts: FloatArray, rates: Rates
+) -> StepTimes:
+    """Return times of counts: float64[k, 3, m], flops, bytes and launches of every kind."""
+    parts: dict[Part, FloatArray] = {}
+    for (kind, dtype), (flops, moved, launches) in zip(keys, counts, strict=True):
+        operations = np.maximum(launches, 1.0)
+        seconds = np.maximum(
+            _taken(flops, operations, rates.flops_of(kind, dtype)),
+            _taken(moved, operations, rates.moved_of(kind, dtype)),
+        )
+        parts[kind] = parts[kind] + seconds if kind in parts else seconds
+    started = counts[:, 2].sum(axis=0)
+    parts[OVERHEAD] = started * rates.launch_seconds
+    return StepTimes(parts, started * rates.dispatch_seconds)
+
+
+def _taken(amount: FloatArray, operations: FloatArray, curve: Curve | None) -> FloatArray:
+    if curve is None:
+        return np.zeros_like(amount)
+    return amount / curve.at(amount / operations)
 
 
 def _counted(work: Sequence[Work], key: tuple[WorkKind, str]) -> tuple[int, int, int]:

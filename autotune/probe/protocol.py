@@ -20,6 +20,7 @@ from autotune.core.measurement import Measurement
 from autotune.core.outcome import Phase
 from autotune.core.profile import DatasetProfile
 from autotune.core.rates import Rates
+from autotune.core.traced_step import TracedStep
 
 SCHEMA_VERSION = 1
 _Doc = TypeVar("_Doc", bound=BaseModel)
@@ -139,7 +140,32 @@ class InspectSpec(Frozen):
     rates: tuple[str, ...] = ()
 
 
-Spec = Annotated[ProbeSpec | PrepareSpec | InspectSpec, Field(discriminator="kind")]
+class TraceSpec(Frozen):
+    """Follow steps on fake tensors, without weights and without the device they are for.
+
+    Args:
+        requests: what is traced, as the tracer's own documents (`autotune.predict.request`).
+        seconds: no trace is begun after this long; the ones that are left are not answered.
+    """
+
+    kind: Literal["trace"] = "trace"
+    requests: tuple[dict[str, Any], ...]
+    seconds: float
+
+
+class Trace(Frozen):
+    """The answer to one request of a `TraceSpec`.
+
+    Args:
+        step: the traced step; None when it cannot be traced.
+        refusal: why not, one sentence.
+    """
+
+    step: TracedStep | None = None
+    refusal: str = ""
+
+
+Spec = Annotated[ProbeSpec | PrepareSpec | InspectSpec | TraceSpec, Field(discriminator="kind")]
 
 
 class Request(Frozen):
@@ -232,6 +258,7 @@ class Reply(Frozen):
     prepared: Prepared | None = None
     environment: Environment | None = None
     rates: tuple[Rates, ...] = ()
+    traces: tuple[Trace, ...] = ()
 
 
 def write_document(path: Path, document: BaseModel) -> None:

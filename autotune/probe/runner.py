@@ -22,6 +22,7 @@ from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
 from autotune.core.measurement import ProbeReport
 from autotune.probe.classify import Observed, classify
 from autotune.probe.launch import Launched, Launcher
+from autotune.probe.progress import and_progress
 from autotune.probe.protocol import (
     LOG_FILE,
     REPLY_FILE,
@@ -32,6 +33,8 @@ from autotune.probe.protocol import (
     ProbeSpec,
     Reply,
     Request,
+    Trace,
+    TraceSpec,
     read_reply,
     write_document,
 )
@@ -163,6 +166,36 @@ class Runner:
         """
         return self._answer(self.run(Request(spec=spec), name="inspect", deadline_s=deadline_s))
 
+    def trace(
+        self,
+        spec: TraceSpec,
+        *,
+        deadline_s: float,
+        tick: Tick,
+        tell: Callable[[str, int, int], None],
+    ) -> tuple[Trace, ...]:
+        """Follow steps on fake tensors.
+
+        Args:
+            spec: what to trace, and for how long.
+            deadline_s: seconds after which the process tree is ended.
+            tick: called about 20 times a second with the seconds passed.
+            tell: called with what is being done, how many are done, and how many there are.
+
+        Returns:
+            An answer per request, fewer when its time was over.
+
+        Raises:
+            ToolFailure: the process failed.
+        """
+        name = "trace"
+        told = and_progress(self._folder(name), tick, tell)
+        done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=told)
+        return self._answer(done).traces
+
+    def _folder(self, name: str) -> Path:
+        return self._work_dir / "probes" / name
+
     def _answer(self, done: Finished) -> Reply:
         if done.timed_out:
             raise ToolFailure(
@@ -193,7 +226,7 @@ class Runner:
 
         Whatever interrupts this call ends the process tree first.
         """
-        folder = self._work_dir / "probes" / name
+        folder = self._folder(name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         request_file = folder.resolve() / REQUEST_FILE

@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.predict.calibrate import PeakSeen, TimeSeen, correct_peak, correct_time
-from autotune.predict.step_time import StepTime
+from autotune.predict.calibrate import (
+    PeakSeen,
+    TimeCorrection,
+    TimeSeen,
+    correct_peak,
+    correct_time,
+)
+from autotune.predict.step_time import StepTimes
 from tests.support.work import seconds_of
 
 MIB = 2**20
@@ -35,18 +41,24 @@ def seen(count: int, noise: float = 0.0, seed: int = 0) -> list[TimeSeen]:
     ]
 
 
+def corrected(correction: TimeCorrection, parts: dict[str, float]) -> float:
+    """Return the corrected seconds of one step."""
+    one = {name: np.asarray([seconds]) for name, seconds in parts.items()}
+    return float(correction.corrected(StepTimes(one, np.zeros(1))).seconds[0])
+
+
 def errors(count: int, noise: float = 0.0) -> list[float]:
     """Return relative errors on steps no probe has seen."""
     correction = correct_time(seen(count, noise))
     return [
-        abs(correction.seconds(StepTime(parts)) / seconds_of(parts, SLOWER) - 1.0)
+        abs(corrected(correction, parts) / seconds_of(parts, SLOWER) - 1.0)
         for parts in steps(40, seed=99)
     ]
 
 
 def test_without_probes_nothing_is_corrected() -> None:
     correction = correct_time([])
-    assert 1.0 == correction.seconds(StepTime({"matmul": 0.75, "copy": 0.25}))
+    assert 1.0 == corrected(correction, {"matmul": 0.75, "copy": 0.25})
     assert 0 == correction.probes
 
 
@@ -72,7 +84,7 @@ def test_the_band_holds_what_it_promises() -> None:
     correction = correct_time(seen(8, noise=0.05))
     inside = [
         1 / (1 + correction.band_ratio)
-        <= seconds_of(parts, SLOWER) / correction.seconds(StepTime(parts))
+        <= seconds_of(parts, SLOWER) / corrected(correction, parts)
         <= 1 + correction.band_ratio
         for parts in steps(50, seed=7)
     ]
@@ -83,7 +95,7 @@ def test_one_disturbed_probe_does_not_spoil_the_others() -> None:
     probes = seen(8)
     probes[3] = TimeSeen(probes[3].parts, 5 * probes[3].seconds)
     correction = correct_time(probes)
-    off = [abs(correction.seconds(StepTime(p)) / seconds_of(p, SLOWER) - 1.0) for p in steps(20, 5)]
+    off = [abs(corrected(correction, p) / seconds_of(p, SLOWER) - 1.0) for p in steps(20, 5)]
     assert np.median(off) < 0.15
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from autotune.core.environment import Device
@@ -12,19 +13,19 @@ from autotune.predict.devices.catalogue import CATALOGUE
 from autotune.predict.devices.efficiencies import expected_rates
 from autotune.predict.devices.lookup import find_device
 from autotune.predict.devices.measured import read_rates, write_rates
-from autotune.predict.step_time import OVERHEAD, fit_work, step_time
+from autotune.predict.step_time import OVERHEAD, fit_work, step_times
 from tests.support.work import GIGA, rates_of, transformer_work, work
 
 
 def test_work_takes_the_longer_of_its_arithmetic_and_its_traffic() -> None:
     rates = rates_of(flops=100 * GIGA, moved=10 * GIGA)
-    assert pytest.approx(2.0) == step_time([work("matmul", 200 * GIGA, 5 * GIGA)], rates).seconds
-    assert pytest.approx(3.0) == step_time([work("matmul", 1 * GIGA, 30 * GIGA)], rates).seconds
+    assert pytest.approx(2.0) == step_times([work("matmul", 200 * GIGA, 5 * GIGA)], rates).seconds
+    assert pytest.approx(3.0) == step_times([work("matmul", 1 * GIGA, 30 * GIGA)], rates).seconds
 
 
 def test_kinds_follow_one_another_and_every_operation_costs_its_start() -> None:
     rates = rates_of(launch=1e-3)
-    step = step_time([work("matmul", 100 * GIGA), work("copy", moved=5 * GIGA, launches=9)], rates)
+    step = step_times([work("matmul", 100 * GIGA), work("copy", moved=5 * GIGA, launches=9)], rates)
     assert pytest.approx(0.5) == step.parts["copy"]
     assert pytest.approx(0.010) == step.parts[OVERHEAD]
     assert pytest.approx(1.510) == step.seconds
@@ -32,39 +33,37 @@ def test_kinds_follow_one_another_and_every_operation_costs_its_start() -> None:
 
 def test_a_step_of_small_operations_lasts_as_long_as_the_host_needs_to_issue_them() -> None:
     rates = rates_of(host=1e-2)
-    assert pytest.approx(1.0) == step_time([work("copy", moved=1, launches=100)], rates).seconds
-    assert pytest.approx(5.0) == step_time([work("matmul", 500 * GIGA)], rates).seconds
+    assert pytest.approx(1.0) == step_times([work("copy", moved=1, launches=100)], rates).seconds
+    assert pytest.approx(5.0) == step_times([work("matmul", 500 * GIGA)], rates).seconds
 
 
 def test_small_operations_run_at_the_rate_of_their_size() -> None:
     curve = Curve(sizes=(1e3, 1e6), per_s=(1e6, 1e9))
-    assert pytest.approx(1e6) == curve.at(10)
-    assert pytest.approx(10**7.5) == curve.at(10**4.5)
-    assert pytest.approx(1e9) == curve.at(1e12)
+    assert pytest.approx([1e6, 10**7.5, 1e9]) == curve.at(np.asarray([10, 10**4.5, 1e12]))
 
 
 @pytest.mark.parametrize(("tokens", "width"), [(100, 100), (4096, 512), (333, 111)])
-def test_three_traced_shapes_give_the_work_of_every_other(tokens: int, width: int) -> None:
+def test_three_traced_shapes_give_the_time_of_every_other(tokens: int, width: int) -> None:
     shapes = [(256, 64), (1024, 256), (2048, 1024)]
     model = fit_work([(t, w, transformer_work(t, w)) for t, w in shapes])
-    for expected, found in zip(
-        transformer_work(tokens, width), model.at(tokens, width), strict=True
-    ):
-        assert expected.flops == pytest.approx(found.flops, rel=1e-4)
-        assert expected.moved_bytes == pytest.approx(found.moved_bytes, rel=1e-4)
-        assert expected.launches == found.launches
+    rates = rates_of(launch=1e-5, host=1e-6)
+    exact = step_times(transformer_work(tokens, width), rates)
+    found = model.times(np.asarray([float(tokens)]), np.asarray([float(width)]), rates)
+    assert exact.seconds == pytest.approx(found.seconds, rel=1e-4)
+    assert exact.parts["attention"] == pytest.approx(found.parts["attention"], rel=1e-4)
 
 
 def test_one_traced_shape_is_scaled_by_its_tokens() -> None:
-    model = fit_work([(100, 100, [work("copy", moved=1000, launches=10)])])
-    assert 3000 == model.at(300, 300)[0].moved_bytes
+    model = fit_work([(100, 100, [work("copy", moved=10 * GIGA, launches=10)])])
+    times = model.times(np.asarray([300.0]), np.asarray([300.0]), rates_of(moved=10 * GIGA))
+    assert pytest.approx([3.0]) == times.seconds
 
 
 def test_a_published_faster_device_is_predicted_faster() -> None:
     product = work("matmul", 1e15, 1e11).model_copy(update={"dtype": "float16"})
     step = [product, work("elementwise", moved=1e11, launches=5000)]
     seconds = [
-        step_time(step, expected_rates(find_device(name))).seconds
+        float(step_times(step, expected_rates(find_device(name))).seconds[0])
         for name in ("t4", "a10g", "l4", "a100-40gb", "a100-80gb", "h100", "b200")
     ]
     assert sorted(seconds, reverse=True) == seconds

@@ -1,0 +1,224 @@
+"""From candidates to predictions: what has to be traced, and what the traces mean for a pass.
+
+Pure: the tracing itself happens elsewhere, between `wanted` and `predict`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autotune.core.candidate import Candidate
+from autotune.core.prediction import NotTraced, Prediction
+from autotune.core.rates import Rates
+from autotune.core.shapes import Shapes
+from autotune.core.traced_step import TracedStep
+from autotune.knobs.catalog import knobs_of
+from autotune.knobs.facts import Facts
+from autotune.knobs.passes import pass_shapes
+from autotune.knobs.rules import retention
+from autotune.knobs.translate import Settings, settings
+from autotune.predict.calibrate import PeakCorrection, TimeCorrection
+from autotune.predict.micro_batches import Rows, flattens, shape_of, timed_batches, worst_batch
+from autotune.predict.request import Target, TraceRequest
+from autotune.predict.step_time import StepTimes, WorkModel, fit_work, step_times
+
+#: Knobs a fit of work over shapes is shared across: they change shapes and nothing else.
+_SHAPES_ONLY = ("per_device_train_batch_size", "max_length", "pad_to_multiple_of")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What has to be traced to predict one candidate.
+
+    Args:
+        candidate: its knobs.
+        settings: what it means to TRL.
+        shapes: the micro-batches of one pass.
+        memory: the step whose peak decides.
+        timed: steps the work of every shape is fitted to, shared between alike candidates.
+    """
+
+    candidate: Candidate
+    settings: Settings
+    shapes: Shapes
+    memory: TraceRequest
+    timed: tuple[TraceRequest, ...]
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """What finished probes say about predictions.
+
+    Args:
+        micro: of micro-steps.
+        update: of optimizer updates.
+        peak: of peaks.
+    """
+
+    micro: TimeCorrection = field(default_factory=TimeCorrection)
+    update: TimeCorrection = field(default_factory=TimeCorrection)
+    peak: PeakCorrection = field(default_factory=PeakCorrection)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """A candidate whose steps were traced; independent of any device.
+
+    Args:
+        wanted: what was asked.
+        step: the traced step of the worst micro-batch.
+        work: work of a micro-step of any shape.
+    """
+
+    wanted: Wanted
+    step: TracedStep
+    work: WorkModel
+
+
+def key_of(request: TraceRequest) -> str:
+    """Return a text that is equal exactly when two requests are."""
+    return json.dumps(request.model_dump(mode="json"), sort_keys=True)
+
+
+def wanted(
+    candidates: Sequence[Candidate], facts: Facts, model_dir: str, target: Target
+) -> list[Wanted]:
+    """Return what has to be traced for candidates, in their order.
+
+    Args:
+        candidates: canonical candidates.
+        facts: job, rows and the device predicted for.
+        model_dir: folder with the model's config.
+        target: the kind of that device.
+    """
+    translated = [settings(c, facts) for c in candidates]
+    passes = [pass_shapes(c, s, facts) for c, s in zip(candidates, translated, strict=True)]
+
+    def request(index: int, rows: Rows, **more: Any) -> TraceRequest:
+        return TraceRequest(
+            trainer=facts.job.trainer,
+            model_dir=model_dir,
+            options={**facts.job.options, **translated[index].options, **more},
+            rows=rows,
+            accumulates=translated[index].accumulation > 1,
+            target=target,
+        )
+
+    knobs = {row.name for row in knobs_of(facts.job.trainer)}
+    families: dict[str, list[int]] = {}
+    for index, candidate in enumerate(candidates):
+        families.setdefault(_family(candidate, translated[index]), []).append(index)
+    timed: dict[int, tuple[TraceRequest, ...]] = {}
+    for members in families.values():
+        batches = timed_batches(
+            [passes[i] for i in members], facts, flattened=flattens(candidates[members[0]])
+        )
+        # Widths are given as they are padded, so one member's other options stand for all.
+        unpadded = {"pad_to_multiple_of": None} if "pad_to_multiple_of" in knobs else {}
+        shared = tuple(request(members[0], rows, **unpadded) for rows in batches)
+        timed.update(dict.fromkeys(members, shared))
+    return [
+        Wanted(
+            candidate=candidate,
+            settings=translated[index],
+            shapes=passes[index],
+            memory=request(index, worst_batch(candidate, facts)),
+            timed=timed[index],
+        )
+        for index, candidate in enumerate(candidates)
+    ]
+
+
+def foresee(
+    asked: Sequence[Wanted], traced: Mapping[str, TracedStep | str]
+) -> tuple[list[Foreseen], list[NotTraced]]:
+    """Join candidates with their traces.
+
+    Args:
+        asked: from `wanted`.
+        traced: by `key_of` a request, its step, or the reason why there is none.
+
+    Returns:
+        The candidates that were traced, and those that were not, with the reason.
+    """
+    found: list[Foreseen] = []
+    refused: list[NotTraced] = []
+    for one in asked:
+        step = traced.get(key_of(one.memory), "it was not reached in time")
+        steps = [(request, traced.get(key_of(request))) for request in one.timed]
+        known = [(r, s) for r, s in steps if isinstance(s, TracedStep)]
+        if not isinstance(step, TracedStep) or not known:
+            reason = step if isinstance(step, str) else next(str(s) for _, s in steps)
+            refused.append(NotTraced(candidate=one.candidate, reason=reason))
+            continue
+        flat = flattens(one.candidate)
+        model = fit_work([(*shape_of(r.rows, flattened=flat), s.micro_step) for r, s in known])
+        found.append(Foreseen(one, step, model))
+    return found, refused
+
+
+def predict(
+    foreseen: Foreseen, facts: Facts, rates: Rates, corrections: Corrections
+) -> Prediction:
+    """Return what one traced candidate is expected to need and to take on a device.
+
+    Args:
+        foreseen: the candidate and its traces.
+        facts: job and rows.
+        rates: what the device reaches.
+        corrections: what probes on it say so far.
+    """
+    one, step = foreseen.wanted, foreseen.step
+    shapes, counts = _distinct(one.shapes)
+    times = corrections.micro.corrected(foreseen.work.times(shapes[0], shapes[1], rates))
+    micro = float(times.seconds @ counts)
+    update = float(corrections.update.corrected(update_times(foreseen, rates)).seconds[0])
+    updates = math.ceil(len(one.shapes) / one.settings.accumulation)
+    seconds = max(micro + updates * update, 1e-9)
+    kept = retention(one.candidate, facts)
+    peak = corrections.peak.peak_bytes(step.peak_bytes)
+    band = 1.0 + corrections.peak.band_ratio
+    return Prediction(
+        candidate=one.candidate,
+        accumulation=one.settings.accumulation,
+        peak_bytes=peak,
+        low_bytes=int(peak / band),
+        high_bytes=int(peak * band),
+        traced_bytes=step.peak_bytes,
+        split=step.split,
+        phase=step.phase,
+        offloaded_bytes=step.offloaded_bytes,
+        micro_steps=len(one.shapes),
+        micro_step_seconds=micro / max(1, len(one.shapes)),
+        optimizer_seconds=update,
+        parts_seconds={n: float(s @ counts) for n, s in times.parts.items()},
+        pass_seconds=seconds,
+        score_seconds=seconds / max(kept, 1e-9),
+        useful_tokens_per_s=int(one.shapes.useful_tokens.sum()) / seconds,
+        time_band_ratio=corrections.micro.band_ratio,
+        calibrated_by=corrections.micro.probes,
+        notes=step.notes,
+    )
+
+
+def update_times(foreseen: Foreseen, rates: Rates) -> StepTimes:
+    """Return the uncorrected times of one optimizer update."""
+    return step_times(foreseen.step.optimizer_step, rates)
+
+
+def _family(candidate: Candidate, translated: Settings) -> str:
+    kept = {k: v for k, v in candidate.knobs.items() if k not in _SHAPES_ONLY}
+    return json.dumps([kept, translated.accumulation > 1], sort_keys=True)
+
+
+def _distinct(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
+    """Return the different (tokens, width) of a pass, float64[2, m], and how often each comes."""
+    pairs = np.stack([shapes.padded_tokens, shapes.width])
+    unique, counts = np.unique(pairs, axis=1, return_counts=True)
+    return unique.astype(np.float64), counts.astype(np.float64)
