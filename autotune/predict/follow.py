@@ -3,7 +3,7 @@
 Floating-point tensors are fake: they have a shape, a dtype and a storage without bytes. Small
 integer and boolean tensors stay real, so that masks, positions, labels and everything decided from
 them are those of the batch and not guesses. Only where control flow asks a fake number for its
-value is one made up (zero, false). Knows nothing of trainers.
+value is one made up (one, false). Knows nothing of trainers.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ class Follow(TorchDispatchMode):
         key = storage._cdata
         if key in self._watched:
             return
+        if component is None and torch.is_grad_enabled() and self.ledger.recomputes:
+            component = "activations"
         reference = _Watched(storage, self._unwatch)
         reference.key = key
         reference.block = self.ledger.come(storage.nbytes(), component)
@@ -263,11 +265,10 @@ def _decided_by_values(func: Any) -> bool:
     )
 
 
-
 def _made_up(tensor: torch.Tensor) -> bool | float | int:
     if tensor.dtype is torch.bool:
         return False
-    return 0.0 if tensor.is_floating_point() else 0
+    return 1.0 if tensor.is_floating_point() else 1
 
 
 def _key(leaf: Any) -> Any:

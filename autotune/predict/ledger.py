@@ -34,12 +34,14 @@ class Segment:
     Args:
         phase: the phase of the step.
         part: where in the model: ``outside``, ``head``, or the number of a layer.
-        turn: counts forward passes and batches, so that equal parts of two runs are told apart.
+        batch: which micro-batch; -1 before the first.
+        forward: which forward pass of it, counted from 1.
     """
 
     phase: StepPhase
     part: str | int = "outside"
-    turn: int = 0
+    batch: int = -1
+    forward: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +79,21 @@ class Ledger:
         """What is going on now."""
         return self._marks[-1][1]
 
+    @property
+    def recomputes(self) -> bool:
+        """Whether a forward pass that runs now is one that checkpointing repeats."""
+        return self.segment.phase == "backward"
+
     def come(self, size_bytes: int, component: Component | None) -> int:
         """Note a new block and return its number.
 
         Args:
             size_bytes: what was asked for.
-            component: what it is held for; None when that is not known yet.
+            component: what it is held for; None when that is not known yet: between the last
+                layer and the loss that is logits, elsewhere the end of the forward pass tells.
         """
+        if component is None and self.segment.part == "head":
+            component = "logits"
         block = len(self._sizes)
         self._sizes.append(size_bytes)
         self._component.append(component)

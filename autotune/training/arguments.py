@@ -9,10 +9,12 @@ import argparse
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from autotune.core.errors import BadInput, nearest
 from autotune.core.job import Trainer
+from autotune.knobs.isolation import OVERRIDES
 
 
 @dataclass(frozen=True)
@@ -128,3 +130,19 @@ def parse_options(trainer: Trainer, options: Mapping[str, Any]) -> dict[str, Any
         raise BadInput(f"TRL refuses this config: {error}") from error
     by_owner = dict(zip(("script", "training", "model", "mixture"), parsed, strict=True))
     return {name: getattr(by_owner[owners[name]], name) for name in options}
+
+
+def isolated(trainer: Trainer, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return options under which a trainer touches nothing outside a folder (DESIGN.md 5.10).
+
+    Args:
+        trainer: which ``trl`` command.
+        options: final option values by upstream name.
+        folder: the only folder it writes to.
+    """
+    known = option_owners(trainer)
+    kept = dict(options)
+    for override in OVERRIDES:
+        if override.option in known and (override.option in kept or override.value is not None):
+            kept[override.option] = override.value
+    return {**kept, "output_dir": str(folder / "trainer"), "max_steps": 1}

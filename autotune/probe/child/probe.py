@@ -16,7 +16,6 @@ from autotune.core.job import Trainer
 from autotune.core.measurement import Measurement, Precompute
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Phase
-from autotune.knobs.isolation import OVERRIDES
 from autotune.probe.child.batches import BatchFacts, timed_batches, worst_batches
 from autotune.probe.child.effective import effective_values, flattens, reference_of
 from autotune.probe.child.gradients import GradientReach
@@ -176,18 +175,10 @@ class Probe:
         return trainer, holder
 
     def _options(self) -> dict[str, Any]:
-        from autotune.training.arguments import option_owners
+        from autotune.training.arguments import isolated
 
-        options = dict(self.spec.options)
-        known = option_owners(self.spec.trainer)
-        for override in OVERRIDES:
-            if override.option not in known:
-                continue
-            if override.option in options or override.value is not None:
-                options[override.option] = override.value
-        options["output_dir"] = str(self.work_dir / "trainer")
+        options = isolated(self.spec.trainer, self.spec.options, self.work_dir)
         options["gradient_accumulation_steps"] = self.accumulation
-        options["max_steps"] = 1
         if self.spec.device == "cpu":
             options["use_cpu"] = True
         return options
