@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import sys
 import time
+import traceback
 from pathlib import Path
 
+from autotune.core.errors import AutotuneError
 from autotune.probe.child.__main__ import main
 from autotune.probe.progress import ProgressFile
 from autotune.probe.protocol import Reply, Trace, TraceSpec
 
 
-def trace(spec: TraceSpec, work_dir: Path) -> Reply:
+def answer(spec: TraceSpec, work_dir: Path) -> Reply:
     """Answer requests to trace one after the other, until the time is over.
 
     Args:
         spec: the requests.
         work_dir: where progress is told.
     """
-    from autotune.predict.request import TraceRequest
-    from autotune.predict.trace import Tracer
-
-    tracer = Tracer()
     progress = ProgressFile(work_dir)
     until = time.monotonic() + spec.seconds
     traces: list[Trace] = []
@@ -33,9 +31,23 @@ def trace(spec: TraceSpec, work_dir: Path) -> Reply:
         if time.monotonic() > until:
             break
         progress.tell("trace", number, len(spec.requests))
-        traces.append(tracer.answer(TraceRequest.model_validate(document)))
+        traces.append(_trace(document))
     return Reply(traces=tuple(traces))
 
 
+def _trace(document: dict[str, object]) -> Trace:
+    """Trace one request; what it dies of is its own answer and not the others'."""
+    from autotune.predict.request import TraceRequest
+    from autotune.predict.traced import trace
+
+    try:
+        return Trace(step=trace(TraceRequest.model_validate(document)))
+    except AutotuneError as error:
+        return Trace(refusal=error.message)
+    except Exception as error:  # noqa: BLE001  (outermost frame: a trainer may raise anything)
+        print(traceback.format_exc(), file=sys.stderr)
+        return Trace(refusal=f"tracing it ended with {type(error).__name__}: {error}")
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], trace))
+    sys.exit(main(sys.argv[1:], answer))

@@ -100,6 +100,7 @@ class Forecast(Frozen):
         predictions: one per candidate, fastest first.
         not_traced: candidates nothing can be said of.
         own: key of the user's own config.
+        alone: the user's config was asked for, and the others are changes to it.
         notices: remarks for the reader, most important first.
     """
 
@@ -112,4 +113,33 @@ class Forecast(Frozen):
     predictions: tuple[Prediction, ...]
     not_traced: tuple[NotTraced, ...] = ()
     own: str
+    alone: bool = False
     notices: tuple[str, ...] = ()
+
+    @property
+    def own_prediction(self) -> Prediction | None:
+        """The user's own config; None when it was not traced."""
+        return next((p for p in self.predictions if p.candidate.key == self.own), None)
+
+    @property
+    def fastest(self) -> Prediction | None:
+        """The fastest that is expected to fit, for sure before perhaps; None when nothing is."""
+        for wanted in (Fit.FITS, Fit.UNSURE):
+            found = [p for p in self.predictions if p.fit(self.budget) is wanted]
+            if found:
+                return min(found, key=lambda p: p.score_seconds)
+        return None
+
+    @property
+    def nearest_miss(self) -> Prediction | None:
+        """The prediction that needs least memory; None when nothing was traced."""
+        return min(self.predictions, key=lambda p: p.peak_bytes, default=None)
+
+    @property
+    def front(self) -> tuple[Prediction, ...]:
+        """Predictions no other beats in both memory and time, by memory."""
+        found: list[Prediction] = []
+        for one in sorted(self.predictions, key=lambda p: (p.peak_bytes, p.score_seconds)):
+            if not found or one.score_seconds < found[-1].score_seconds:
+                found.append(one)
+        return tuple(found)

@@ -163,9 +163,7 @@ def foresee(
     return found, refused
 
 
-def predict(
-    foreseen: Foreseen, facts: Facts, rates: Rates, corrections: Corrections
-) -> Prediction:
+def predict(foreseen: Foreseen, facts: Facts, rates: Rates, corrections: Corrections) -> Prediction:
     """Return what one traced candidate is expected to need and to take on a device.
 
     Args:

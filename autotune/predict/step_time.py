@@ -106,9 +106,7 @@ def fit_work(traced: Sequence[tuple[float, float, Sequence[Work]]]) -> WorkModel
     return WorkModel(keys, counts)
 
 
-def _times(
-    keys: Sequence[tuple[WorkKind, str]], counts: FloatArray, rates: Rates
-) -> StepTimes:
+def _times(keys: Sequence[tuple[WorkKind, str]], counts: FloatArray, rates: Rates) -> StepTimes:
     """Return times of counts: float64[k, 3, m], flops, bytes and launches of every kind."""
     parts: dict[Part, FloatArray] = {}
     for (kind, dtype), (flops, moved, launches) in zip(keys, counts, strict=True):

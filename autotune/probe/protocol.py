@@ -115,6 +115,8 @@ class PrepareSpec(Frozen):
         demo_model: the job's model is the embedded demo; build it at that path when missing.
         sample_rows: most rows to prepare; None prepares all, of a stream a bounded number.
         train_only: only look at the train rows: nothing will be emitted from them.
+        target: a device that is not here and that everything is resolved for; None takes
+            ``device``.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -125,6 +127,7 @@ class PrepareSpec(Frozen):
     demo_model: bool = False
     sample_rows: int | None = None
     train_only: bool = False
+    target: Device | None = None
 
 
 class InspectSpec(Frozen):

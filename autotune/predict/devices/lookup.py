@@ -34,7 +34,7 @@ def find_device(name: str) -> Spec:
     guess = nearest(key, sorted({k for s in CATALOGUE for k in s.keys}))
     raise BadInput(
         f"--gpu {name!r} is not in the catalogue{guess}.",
-        f"It has {', '.join(names)}. For another device give its memory with --memory.",
+        f"It has {', '.join(names)}. For another one name the most alike and give its --memory.",
     )
 
 

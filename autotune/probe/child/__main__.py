@@ -64,14 +64,14 @@ def work(request_file: Path, tracer: Tracer) -> int:
     """
     request = read_request(request_file)
     spec, work_dir = request.spec, request_file.parent
-    reply = _probe(spec, work_dir) if isinstance(spec, ProbeSpec) else _answer(spec, work_dir, tracer)
+    reply = (
+        _probe(spec, work_dir) if isinstance(spec, ProbeSpec) else _answer(spec, work_dir, tracer)
+    )
     write_document(request_file.with_name(REPLY_FILE), reply)
     return 0 if reply.failure is None else 1
 
 
-def _answer(
-    spec: PrepareSpec | InspectSpec | TraceSpec, work_dir: Path, tracer: Tracer
-) -> Reply:
+def _answer(spec: PrepareSpec | InspectSpec | TraceSpec, work_dir: Path, tracer: Tracer) -> Reply:
     from autotune.probe.child.inspect import choose_device, inspect_environment
     from autotune.probe.child.prepare import run_prepare
     from autotune.probe.child.rates import measure_rates
@@ -123,4 +123,3 @@ def _failure(error: Exception, phase: Phase, step: int) -> Failure:
         hint=error.hint if isinstance(error, AutotuneError) else None,
         step=step,
     )
-
