@@ -76,6 +76,10 @@ class _Recipe:
     integral: bool
 
 
+#: Recipes by operator and shapes of arguments. They hold no tensor, so all runs share them.
+_RECIPES: dict[Any, _Recipe] = {}
+
+
 class _Watched(weakref.ref):  # type: ignore[type-arg]
     """A reference to a storage that knows its block."""
 
@@ -98,7 +102,6 @@ class Follow(TorchDispatchMode):
         #: where the work of operations is added; None counts none
         self.work: WorkSums | None = None
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self._recipes: dict[Any, _Recipe] = {}
         self._watched: dict[int, _Watched] = {}
         self._unwatch = self._gone
 
@@ -142,12 +145,7 @@ class Follow(TorchDispatchMode):
         if func.namespace in _DIRECT_NAMESPACES:
             return func(*args, **kwargs)
         leaves, spec = tree_flatten((args, kwargs))
-        real = fake = False
-        for leaf in leaves:
-            if isinstance(leaf, FakeTensor):
-                fake = True
-            elif isinstance(leaf, torch.Tensor):
-                real = True
+        fake = any(isinstance(leaf, FakeTensor) for leaf in leaves)
         if not fake and (func is _SCALAR_OF or _decided_by_values(func)):
             return self._noted(func(*args, **kwargs))
         if func is _SCALAR_OF:
@@ -227,11 +225,11 @@ class Follow(TorchDispatchMode):
     def _recipe(self, func: Any, leaves: list[Any], spec: Any) -> _Recipe:
         key: Any = (func, spec, tuple([_key(leaf) for leaf in leaves]))
         try:
-            known = self._recipes.get(key)
+            known = _RECIPES.get(key)
         except TypeError:  # an argument that cannot be compared is worked out every time
             return self._worked_out(func, leaves, spec)
         if known is None:
-            known = self._recipes[key] = self._worked_out(func, leaves, spec)
+            known = _RECIPES[key] = self._worked_out(func, leaves, spec)
         return known
 
     def _worked_out(self, func: Any, leaves: list[Any], spec: Any) -> _Recipe:

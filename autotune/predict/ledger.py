@@ -129,12 +129,12 @@ class Ledger:
         known = [_INDEX[c or "temporaries"] for c in self._component]
         sizes = [rounded(size) for size in self._sizes]
         found: list[Height] = []
-        split = np.zeros(len(COMPONENTS))
+        split = [0] * len(COMPONENTS)
         ends = [at for at, _ in self._marks[1:]] + [len(self._events)]
         start = 0
         for (_, segment), end in zip(self._marks, ends, strict=True):
-            best, best_total = split.copy(), float(split.sum())
-            total = best_total
+            best = split.copy()
+            total = best_total = sum(split)
             for event in self._events[start:end]:
                 block = event if event >= 0 else ~event
                 change = sizes[block] if event >= 0 else -sizes[block]
@@ -142,7 +142,7 @@ class Ledger:
                 total += change
                 if total > best_total:
                     best, best_total = split.copy(), total
-            found.append(Height(segment, best))
+            found.append(Height(segment, np.asarray(best, dtype=np.float64)))
             start = end
         return found
 

@@ -25,6 +25,11 @@ class Documents(Frozen):
     tokens: tuple[int, ...] = Field(min_length=1)
     label_tokens: int | None = Field(default=None, ge=0)
 
+    @property
+    def all_tokens(self) -> int:
+        """Tokens of the row."""
+        return sum(self.tokens)
+
 
 class Pair(Frozen):
     """One row of DPO or Reward.
@@ -39,6 +44,11 @@ class Pair(Frozen):
     chosen: int = Field(ge=1)
     rejected: int = Field(ge=1)
 
+    @property
+    def all_tokens(self) -> int:
+        """Tokens of both sides."""
+        return 2 * self.prompt + self.chosen + self.rejected
+
 
 class Judged(Frozen):
     """One row of KTO.
@@ -52,6 +62,11 @@ class Judged(Frozen):
     prompt: int = Field(ge=1)
     completion: int = Field(ge=1)
     desirable: bool = True
+
+    @property
+    def all_tokens(self) -> int:
+        """Tokens of prompt and completion."""
+        return self.prompt + self.completion
 
 
 Row = Documents | Pair | Judged
