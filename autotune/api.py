@@ -17,7 +17,7 @@ from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
 from autotune.core.result import Result, TrialRecord
-from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_bytes
+from autotune.core.units import parse_bytes, parse_duration, parse_ratio
 from autotune.emit import (
     build_config,
     cpu_overrides,
@@ -47,6 +47,7 @@ from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.load import find_space, read_space, space_hash
 from autotune.spaces.schema import Space
 from autotune.study.assemble import Run, assemble, require_fit
+from autotune.study.budget import budget_of, budget_remark
 from autotune.study.plan import EvalRows
 from autotune.study.search import Search
 from autotune.study.session import Limits
@@ -231,13 +232,19 @@ class _Run:
         facts = facts_of(self._job, prepared, self._out_dir / "prepared")
         fixed = canonical_options(self._request.set_options)
         pinned = {k: facts.job.options[k] for k in fixed if k in facts.job.options}
+        memory = self._memory or self._origin.memory_bytes
+        budget = budget_of(memory, self._headroom, prepared.device)
+        remark = budget_remark(budget, prepared.device)
         plan = Plan(
             facts=facts,
             prepared=prepared,
-            budget=_budget(self._memory or self._origin.memory_bytes, self._headroom, prepared),
+            budget=budget,
             space=enumerate_space(self._space, facts, pinned),
             limits=self._limits,
-            notices=_notices(self._origin, prepared, self._why_cold),
+            notices=(
+                *((remark,) if remark else ()),
+                *_notices(self._origin, prepared, self._why_cold),
+            ),
         )
         self._watch.planned(plan)
         return plan
@@ -374,26 +381,13 @@ def _limits(request: Request) -> Limits:
     )
 
 
-def _headroom(request: Request) -> float:
+def _headroom(request: Request) -> float | None:
+    if request.headroom is None:
+        return None
     ratio = parse_ratio(request.headroom, "--headroom")
     if ratio >= 1.0:
         raise BadInput("--headroom is 100 %, which leaves nothing to train in.", "5% is usual.")
     return ratio
-
-
-def _budget(memory: int | None, headroom: float, prepared: Prepared) -> Budget:
-    device = prepared.device
-    if memory is not None and memory > device.total_bytes:
-        raise BadInput(
-            f"--memory is {show_bytes(memory)}, {device.name} has "
-            f"{show_bytes(device.total_bytes)}.",
-            "Give what this job may use of the device.",
-        )
-    return Budget(
-        total_bytes=device.free_bytes if memory is None else memory,
-        headroom_ratio=headroom,
-        explicit=memory is not None,
-    )
 
 
 def _notices(origin: Origin, prepared: Prepared, why_cold: str) -> tuple[str, ...]:

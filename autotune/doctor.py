@@ -6,17 +6,20 @@ is set and must bite. Measures how fast the devices are and keeps that for predi
 
 from __future__ import annotations
 
+import os
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from autotune.core.environment import Environment
+from autotune.core.environment import Device, Environment
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen
 from autotune.core.rates import Rates
 from autotune.intake.job import cache_dir
 from autotune.predict.devices.measured import write_rates
 from autotune.probe.launch import ColdLauncher, Launcher, WarmServer
+from autotune.probe.meters.driver import Driver, DriverRefused, Identity
+from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.protocol import InspectSpec, Request
 from autotune.probe.runner import Finished, Runner
 
@@ -93,13 +96,7 @@ def diagnose() -> Diagnosis:
         ),
     ]
     gpus = [d for d in environment.devices if d.kind == "cuda"]
-    checks.append(
-        Check(
-            name="memory of GPU probes",
-            works=bool(gpus),
-            detail="torch's allocator and NVML" if gpus else "torch sees no GPU",
-        )
-    )
+    checks += gpu_checks(gpus, NvmlDriver())
     missing = [
         f"{package} is not installed: needed for {knobs} (pip install 'autotune[{package}]')"
         for module, package, knobs in _OPTIONAL
@@ -121,6 +118,30 @@ def _keep(rates: tuple[Rates, ...], environment: Environment) -> None:
     by_name = {device.name: device for device in environment.devices}
     for one in rates:
         write_rates(cache_dir(), by_name[one.device], environment.versions["torch"], one)
+
+
+def gpu_checks(gpus: list[Device], driver: Driver) -> list[Check]:
+    """Ask what can be read of every GPU's memory; torch's allocator always can.
+
+    Args:
+        gpus: the GPUs torch sees.
+        driver: the driver library.
+    """
+    if not gpus:
+        return [Check(name="memory of GPU probes", works=False, detail="torch sees no GPU")]
+    checks = []
+    for gpu in gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        identity = Identity.of(gpu.uuid, gpu.pci_bus_id, visible, gpu.index or 0)
+        detail = "torch's allocator, and the driver's figures of device and clocks (NVML)"
+        try:
+            driver.memory(driver.open(identity))
+        except DriverRefused as refused:
+            detail = f"torch's allocator only; driver-level memory is unavailable ({refused})"
+        if gpu.unified:
+            detail += "; shared with the system"
+        checks.append(Check(name=f"memory of probes on {gpu.label}", works=True, detail=detail))
+    return checks
 
 
 def _try(launcher: Launcher, folder: Path, rates: tuple[str, ...]) -> Finished:

@@ -77,6 +77,11 @@ def offloading_needs_an_accelerator(candidate: Candidate, facts: Facts) -> str |
     """TRL's offloading context needs CUDA streams and raises on the CPU."""
     if candidate.get("activation_offloading") and facts.device.kind == "cpu":
         return "activation_offloading needs an accelerator; this job runs on the CPU"
+    if candidate.get("activation_offloading") and facts.device.unified:
+        return (
+            "activation_offloading is pointless here: the device's memory is shared with the "
+            "system, so nothing is moved away"
+        )
     return None
 
 

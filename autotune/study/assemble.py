@@ -13,12 +13,15 @@ from autotune.core.measurement import ProbeReport
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
-from autotune.core.units import show_bytes, show_ratio
+from autotune.core.units import show_alike, show_bytes, show_ratio
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.protocol import Prepared
-from autotune.study.choose import choice, reference, verification_of
+from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
 from autotune.study.strategy import cheapest
+
+#: Values of transformers' ``device_map`` that divide a model among devices.
+_SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,14 @@ def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
             f"TRL refuses padding_free without packing while max_length ({length}) is set: your "
             "config was measured on rows cut to it beforehand, which is how it can be trained."
         )
+    vain = {found.knob: found for found in reversed(in_vain(trials))}
+    found += [_saved_nothing(one) for one in vain.values()]
+    spread = (facts.option("model_init_kwargs") or {}).get("device_map")
+    if isinstance(spread, str) and spread in _SPREADING:
+        found.append(
+            f"device_map {spread} spreads the model over every device of your own run: it was "
+            "measured on one device alone, and TRL trains on one per process."
+        )
     if run.prepared.device.kind == "cpu":
         found.append("Measured on a CPU: not a recommendation for a GPU.")
     if run.facts.job.weights == "random":
@@ -152,6 +163,15 @@ def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
             "Probes used random weights built from the model's config: same memory and speed."
         )
     return found
+
+
+def _saved_nothing(one: InVain) -> str:
+    """Say that a saver is not worth its time here."""
+    times = [t.estimate.score_seconds for t in (one.trial, one.without) if t.estimate]
+    return (
+        f"{one.knob} saved no memory and made a pass {times[0] / times[1]:.2f} times as long "
+        f"(probe {one.trial.number} against {one.without.number}): not recommended here."
+    )
 
 
 def _pays_back(seconds: float, speedup: Ratio | None) -> float | None:
@@ -210,15 +230,13 @@ def _not_measured(result: Result) -> EnvironmentUnable:
 
 
 def peaks_line(peaks: Peaks) -> str:
-    """Return the known peaks in words, each with its name."""
-    parts = [
-        f"{name} {show_bytes(value)}"
-        for name, value in (
-            ("allocated", peaks.allocated_bytes),
-            ("reserved", peaks.reserved_bytes),
-            ("process", peaks.process_bytes),
-            ("device used", peaks.device_used_bytes),
-        )
-        if value is not None
-    ]
-    return ", ".join(parts)
+    """Return the known peaks in words, each with its name, all in one unit."""
+    known = {
+        "allocated": peaks.allocated_bytes,
+        "reserved": peaks.reserved_bytes,
+        "process": peaks.process_bytes,
+        "device used": peaks.device_used_bytes,
+    }
+    values = {name: value for name, value in known.items() if value is not None}
+    shown = show_alike(values.values())
+    return ", ".join(f"{name} {text}" for name, text in zip(values, shown, strict=True))

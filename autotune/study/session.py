@@ -21,7 +21,8 @@ from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules import Verdict, judge
 from autotune.knobs.translate import settings
-from autotune.probe.classify import mixing_refused, spilled_by_time, starved
+from autotune.probe.classify import is_near, is_transient, mixing_refused, starved
+from autotune.probe.judge_run import spilled_by_time
 from autotune.probe.protocol import ProbeSpec
 from autotune.probe.runner import Prober
 from autotune.spaces.enumerate import Enumerated
@@ -115,13 +116,13 @@ class Session:
                 update={"verification": look, "options": {**spec.options, **options}}
             )
         number = self.trials[-1].number + 1 if self.trials else 0
+        refused = judge(candidate, self.facts, own=role != "search")
         stored = None
-        if role == "search":
+        if role == "search" and refused.valid:  # what a rule is against never becomes a trial
             params = {n: self._searched(candidate, n) for n in self.space.choices}
             stored = self.store.begin(params, self.space.choices, candidate.key)
         self.observer.started(candidate, role)
         try:
-            refused = judge(candidate, self.facts, own=role != "search")
             report = (
                 self._judged(self._measure(spec, f"{number:04d}"))
                 if refused.valid
@@ -163,13 +164,18 @@ class Session:
             return self.prober.probe(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
 
         report = probe(spec, name)
+        if is_transient(report):
+            report = probe(spec, f"{name}-again")
         if report.ending.outcome is not Outcome.CRASHED or spec.cap_bytes is None:
             return report
-        # Starved libraries die in many ways (a failed primitive, a signal). Look once more without
-        # the cap: a candidate that then runs and needs more than it had was out of memory.
+        # Starved libraries die in many ways (a failed primitive, an illegal access, a signal).
+        # Look once more without the cap: a candidate that then runs and needs more than it had
+        # was out of memory; one that runs and needs far less met a fault that may not come again.
         room = int(0.9 * self.facts.device.free_bytes)
         free = spec.model_copy(update={"cap_bytes": room, "memory_only": True})
         second = probe(free, f"{name}-uncapped")
+        if second.ending.outcome is Outcome.FITS and not is_near(second, spec.cap_bytes):
+            return probe(spec, f"{name}-again")
         return starved(report, second, spec.cap_bytes)
 
     def _judged(self, report: ProbeReport) -> ProbeReport:

@@ -6,12 +6,14 @@ Decides nothing about what an ending means; it reports what happened (see probe/
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from autotune.core.device_state import DeviceState
 from autotune.core.job import Trainer
 from autotune.core.measurement import Measurement, Precompute
 from autotune.core.memory import Peaks
@@ -31,6 +33,7 @@ from autotune.probe.child.verify import (
     saving_options,
 )
 from autotune.probe.meters.base import Cap, Meter
+from autotune.probe.phase_file import PhaseFile
 from autotune.probe.protocol import ProbeSpec, Verification
 
 #: Micro-steps per update in a probe: two let gradients and activations coexist exactly when the
@@ -63,6 +66,7 @@ class Probe:
         self._documents_mix: bool | None = None
         self._series: PeakSeries | None = None
         self._evaluated = False
+        self._device_state: DeviceState | None = None
         self._precompute: Precompute | None = None
         self._reach: GradientReach | None = None
         self._started = time.perf_counter()
@@ -108,6 +112,7 @@ class Probe:
             self._documents_mix = documents_mix(trainer, packed=packed)
         self._load_peaks = self.meter.read()
         self.schedule = self._schedule(trainer, self.meter, cap, sync)
+        self.schedule.clock.tell = PhaseFile(self.work_dir).tell
         holder[:] = [self.schedule, trainer]
         trainer.args.max_steps = self.schedule.updates
         trainer.add_callback(update_callback(holder))
@@ -221,7 +226,7 @@ class Probe:
                 accumulation,
             )
             stages.append(Stage("warmup", tuple(timed[:accumulation])))
-            stages.append(Stage("timed", tuple(timed)))
+            stages.append(Stage("timed", tuple(timed), meter.reset, self._note_state))
         return _laid_out(spec.trainer, trainer, stages, accumulation, sync)
 
     def _long_schedule(
@@ -252,6 +257,7 @@ class Probe:
             series.stop()
             if not on_cpu:
                 self._peaks = meter.read()
+            self._note_state()
 
         stages = [Stage("series" if on_cpu else "memory", tuple(batches), enter, leave)]
         if on_cpu:
@@ -267,6 +273,10 @@ class Probe:
         self._peaks = self.meter.read()
         if self.spec.device == "cpu":
             cap.lift()
+
+    def _note_state(self) -> None:
+        assert self.meter is not None
+        self._device_state = self.meter.state()
 
     def _watched(self, allocated_bytes: int) -> None:
         self._allocated_bytes = allocated_bytes
@@ -313,6 +323,7 @@ class Probe:
             update_peaks_bytes=series,
             saved=self.schedule.saved,
             evaluated=self._evaluated,
+            device_state=self._device_state,
             precompute=self._precompute,
             trained_modules=self._reach.modules if self._reach else None,
             unreached_modules=self._reach.unreached if self._reach else (),
@@ -368,11 +379,18 @@ def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
         return CpuMeter(), CpuCap(), lambda: None
 
     from autotune.probe.meters.cuda import CudaCap, CudaMeter
+    from autotune.probe.meters.nvml import NvmlDriver
+    from autotune.probe.meters.runtime import TorchRuntime
+    from autotune.probe.meters.sampler import Sampler
 
     index = int(device.partition(":")[2] or 0)
     torch.cuda.set_device(index)
-    cap = CudaCap(index)
-    return CudaMeter(index), cap, lambda: torch.cuda.synchronize(index)
+    runtime, driver = TorchRuntime(index), NvmlDriver()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    identity = runtime.properties().identity(visible, index)
+    cap = CudaCap(runtime, driver, identity)
+    meter = CudaMeter(runtime, Sampler(driver, identity))
+    return meter, cap, lambda: torch.cuda.synchronize(index)
 
 
 def _merge(memory: Peaks, load: Peaks, allocated_bytes: int | None) -> Peaks:

@@ -50,6 +50,9 @@ class CpuMeter:
             },
         )
 
+    def state(self) -> None:
+        """Return nothing: clocks of a CPU change core by core and say little of a step."""
+
 
 class CpuCap:
     """Hold the process to a budget through ``RLIMIT_DATA``."""

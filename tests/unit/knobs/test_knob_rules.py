@@ -110,6 +110,14 @@ def test_offloading_is_valid_where_there_is_an_accelerator() -> None:
     assert judge(candidate_of(**OFFLOAD), facts_of(device=GPU)).valid
 
 
+def test_offloading_is_pointless_where_the_memory_is_the_systems() -> None:
+    # BC47
+    shared = GPU.model_copy(update={"unified": True})
+    verdict = judge(candidate_of(**OFFLOAD), facts_of(device=shared))
+    assert not verdict.valid
+    assert "pointless" in verdict.reason
+
+
 def test_a_micro_batch_of_packed_rows_cannot_be_more_than_there_are() -> None:
     facts = facts_of([100] * 30, options={"per_device_train_batch_size": 30})
     packed = candidate_of(packing="bfd", max_length=1000, per_device_train_batch_size=4)
