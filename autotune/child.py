@@ -9,44 +9,62 @@ from __future__ import annotations
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotune.core.errors import AutotuneError
 from autotune.probe.child.__main__ import main
 from autotune.probe.progress import ProgressFile
 from autotune.probe.protocol import Reply, Trace, TraceSpec
 
+if TYPE_CHECKING:
+    from autotune.predict.request import TraceRequest
+
+_OVER = "the time for tracing was over before it was reached"
+
 
 def answer(spec: TraceSpec, work_dir: Path) -> Reply:
-    """Answer requests to trace one after the other, until the time is over.
+    """Answer requests to trace, those that share a run together, until the time is over.
 
     Args:
         spec: the requests.
         work_dir: where progress is told.
     """
+    from autotune.predict.request import TraceRequest
+    from autotune.predict.traced import run_key
+
+    requests = [TraceRequest.model_validate(document) for document in spec.requests]
+    groups: dict[str, list[int]] = {}
+    for number, request in enumerate(requests):
+        groups.setdefault(run_key(request), []).append(number)
     progress = ProgressFile(work_dir)
     until = time.monotonic() + spec.seconds
-    traces: list[Trace] = []
-    for number, document in enumerate(spec.requests):
+    traces = [Trace(refusal=_OVER)] * len(requests)
+    done = 0
+    for members in groups.values():
         if time.monotonic() > until:
             break
-        progress.tell("trace", number, len(spec.requests))
-        traces.append(_trace(document))
+        progress.tell("trace", done, len(requests))
+        answers = _together([requests[number] for number in members])
+        for number, trace in zip(members, answers, strict=True):
+            traces[number] = trace
+        done += len(members)
     return Reply(traces=tuple(traces))
 
 
-def _trace(document: dict[str, object]) -> Trace:
-    """Trace one request; what it dies of is its own answer and not the others'."""
-    from autotune.predict.request import TraceRequest
-    from autotune.predict.traced import trace
+def _together(requests: Sequence[TraceRequest]) -> list[Trace]:
+    """Trace requests in one run; what it dies of is their answer and not the others'."""
+    from autotune.predict.traced import trace_all
 
     try:
-        return Trace(step=trace(TraceRequest.model_validate(document)))
+        return [Trace(step=step) for step in trace_all(requests)]
     except AutotuneError as error:
-        return Trace(refusal=error.message)
+        refusal = error.message
     except Exception as error:  # noqa: BLE001  (outermost frame: a trainer may raise anything)
         print(traceback.format_exc(), file=sys.stderr)
-        return Trace(refusal=f"tracing it ended with {type(error).__name__}: {error}")
+        refusal = f"tracing it ended with {type(error).__name__}: {error}"
+    return [Trace(refusal=refusal)] * len(requests)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -18,11 +17,10 @@ from autotune.core.prediction import NotTraced, Prediction
 from autotune.core.rates import Rates
 from autotune.core.shapes import Shapes
 from autotune.core.traced_step import TracedStep
-from autotune.knobs.catalog import knobs_of
 from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes
 from autotune.knobs.rules import retention
-from autotune.knobs.translate import Settings, settings
+from autotune.knobs.translate import STEP_COUNTED, Settings, settings
 from autotune.predict.calibrate import PeakCorrection, TimeCorrection
 from autotune.predict.micro_batches import Rows, flattens, shape_of, timed_batches, worst_batch
 from autotune.predict.request import Target, TraceRequest
@@ -30,6 +28,8 @@ from autotune.predict.step_time import StepTimes, WorkModel, fit_work, step_time
 
 #: Knobs a fit of work over shapes is shared across: they change shapes and nothing else.
 _SHAPES_ONLY = ("per_device_train_batch_size", "max_length", "pad_to_multiple_of")
+#: Options a single step does not depend on: rows are given as wide as they are padded.
+_NOT_TRACED = ("pad_to_multiple_of", *STEP_COUNTED)
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,17 @@ def wanted(
     translated = [settings(c, facts) for c in candidates]
     passes = [pass_shapes(c, s, facts) for c, s in zip(candidates, translated, strict=True)]
 
-    def request(index: int, rows: Rows, **more: Any) -> TraceRequest:
+    def request(index: int, rows: Rows) -> TraceRequest:
+        options = {**facts.job.options, **translated[index].options}
         return TraceRequest(
             trainer=facts.job.trainer,
             model_dir=model_dir,
-            options={**facts.job.options, **translated[index].options, **more},
+            options={k: v for k, v in options.items() if k not in _NOT_TRACED},
             rows=rows,
             accumulates=translated[index].accumulation > 1,
             target=target,
         )
 
-    knobs = {row.name for row in knobs_of(facts.job.trainer)}
     families: dict[str, list[int]] = {}
     for index, candidate in enumerate(candidates):
         families.setdefault(_family(candidate, translated[index]), []).append(index)
@@ -119,9 +119,7 @@ def wanted(
         batches = timed_batches(
             [passes[i] for i in members], facts, flattened=flattens(candidates[members[0]])
         )
-        # Widths are given as they are padded, so one member's other options stand for all.
-        unpadded = {"pad_to_multiple_of": None} if "pad_to_multiple_of" in knobs else {}
-        shared = tuple(request(members[0], rows, **unpadded) for rows in batches)
+        shared = tuple(request(members[0], rows) for rows in batches)
         timed.update(dict.fromkeys(members, shared))
     return [
         Wanted(
@@ -150,8 +148,8 @@ def foresee(
     found: list[Foreseen] = []
     refused: list[NotTraced] = []
     for one in asked:
-        step = traced.get(key_of(one.memory), "it was not reached in time")
-        steps = [(request, traced.get(key_of(request))) for request in one.timed]
+        step = traced[key_of(one.memory)]
+        steps = [(request, traced[key_of(request)]) for request in one.timed]
         known = [(r, s) for r, s in steps if isinstance(s, TracedStep)]
         if not isinstance(step, TracedStep) or not known:
             reason = step if isinstance(step, str) else next(str(s) for _, s in steps)

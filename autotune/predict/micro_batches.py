@@ -29,11 +29,11 @@ Rows = tuple[Row, ...]
 def worst_batch(candidate: Candidate, facts: Facts) -> Rows:
     """Return the rows of the micro-batch that can need the most memory.
 
-    Unpacked it is as wide as the widest row set and as rich in labels as the richest
-    (`autotune.core.rows.worst_rows`): an upper bound of each of them.
+    Unpacked it is as wide as the widest row set, its pad multiple included, and as rich in labels
+    as the richest (`autotune.core.rows.worst_rows`): an upper bound of each of them.
 
     Args:
-        candidate: its batch, length and packing.
+        candidate: its batch, length, packing and pad multiple.
         facts: job and rows.
     """
     batch = int(candidate.get("per_device_train_batch_size") or 1)
@@ -51,12 +51,14 @@ def worst_batch(candidate: Candidate, facts: Facts) -> Rows:
     sets = worst_rows(facts.lengths, batch=batch, max_length=cut, mismatched=kto)
     if not sets:
         return (_row(_NARROWEST, 1.0, facts),)
+    multiple = int(candidate.get("pad_to_multiple_of") or 1)
     if facts.job.trainer is not Trainer.SFT:
-        return tuple(_real_row(row, cut, facts) for row in sets[0])
+        return tuple(_real_row(row, cut, multiple, facts) for row in sets[0])
     tokens, labels = facts.lengths.cut(cut), facts.lengths.labels_within(cut)
+    padded = -(-tokens // multiple) * multiple
     richest = np.max([np.sort(labels[rows])[::-1] for rows in sets], axis=0)
     return tuple(
-        Documents(tokens=(int(tokens[row]),), label_tokens=int(min(tokens[row], label)))
+        Documents(tokens=(int(padded[row]),), label_tokens=int(min(tokens[row], label)))
         for row, label in zip(sets[0], richest, strict=True)
     )
 
@@ -128,8 +130,8 @@ def _row(width: int, share: float, facts: Facts) -> Row:
     return Pair(prompt=width - trained, chosen=trained, rejected=trained)
 
 
-def _real_row(index: int, cut: int | None, facts: Facts) -> Row:
-    """Return one row of the data set as it is after the cut."""
+def _real_row(index: int, cut: int | None, multiple: int, facts: Facts) -> Row:
+    """Return one row of the data set as wide as it is padded after the cut."""
     lengths = facts.lengths
     tokens, labels = int(lengths.cut(cut)[index]), int(lengths.labels_within(cut)[index])
     if lengths.chosen is None or lengths.rejected is None:
@@ -139,6 +141,7 @@ def _real_row(index: int, cut: int | None, facts: Facts) -> Row:
     first = 0 if reward or lengths.first_labels is None else int(lengths.first_labels[index])
     sides = [int(side[index]) for side in (lengths.chosen, lengths.rejected)]
     chosen, rejected = (side if cut is None else min(side, cut) for side in sides)
+    chosen, rejected = (-(-side // multiple) * multiple for side in (chosen, rejected))
     prompt = max(0, min(first, chosen - 1, rejected - 1))
     return Pair(prompt=prompt, chosen=max(1, chosen - prompt), rejected=max(1, rejected - prompt))
 

@@ -49,7 +49,7 @@ def trace_all(requests: Sequence[TraceRequest], *, whole: bool = False) -> list[
         BadInput: a candidate is refused, or cannot be traced.
     """
     groups: dict[str, list[TraceRequest]] = {}
-    keyed = [(_run_key(request), request) for request in requests]
+    keyed = [(run_key(request), request) for request in requests]
     for key, request in keyed:
         groups.setdefault(key, []).append(request)
     answers: dict[tuple[str, tuple[Row, ...]], TracedStep] = {}
@@ -61,7 +61,7 @@ def trace_all(requests: Sequence[TraceRequest], *, whole: bool = False) -> list[
     return [answers[key, request.rows] for key, request in keyed]
 
 
-def _run_key(request: TraceRequest) -> str:
+def run_key(request: TraceRequest) -> str:
     """Return what requests must share to share a run."""
     plain = request.model_dump(mode="json", exclude={"rows"})
     plain["options"] = {k: v for k, v in plain["options"].items() if k not in _ROWS_ONLY}

@@ -148,7 +148,7 @@ class TraceSpec(Frozen):
 
     Args:
         requests: what is traced, as the tracer's own documents (`autotune.predict.request`).
-        seconds: no trace is begun after this long; the ones that are left are not answered.
+        seconds: no trace is begun after this long; those that are left are refused.
     """
 
     kind: Literal["trace"] = "trace"

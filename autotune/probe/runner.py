@@ -209,7 +209,7 @@ class Runner:
             tell: called with what is being done, how many are done, and how many there are.
 
         Returns:
-            An answer per request, fewer when its time was over.
+            An answer per request.
 
         Raises:
             ToolFailure: the process failed.

@@ -91,7 +91,7 @@ def trace_candidates(
     answers = tracing.trace(spec, deadline_s=seconds + _GRACE_S, tick=tick, tell=tell)
     traced: dict[str, TracedStep | str] = {
         key: answer.step or answer.refusal
-        for key, answer in zip(requests, answers, strict=False)  # fewer when time was over
+        for key, answer in zip(requests, answers, strict=True)
     }
     return foresee(asked, traced)
 

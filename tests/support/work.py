@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from autotune.core.rates import ANY, Curve, Rates
-from autotune.core.traced_step import Work, WorkKind
+from autotune.core.traced_step import TracedStep, Work, WorkKind
+from autotune.predict.request import Documents, Pair, Row, TraceRequest
+from autotune.probe.protocol import InspectSpec, Reply, Trace, TraceSpec
+from autotune.study.foresight import Tell, Tick
 
 GIGA = 1e9
+MIB = 2**20
 
 
 def rates_of(
@@ -49,3 +53,53 @@ def transformer_work(tokens: int, width: int) -> tuple[Work, ...]:
 def seconds_of(parts: Mapping[str, float], factors: Mapping[str, float]) -> float:
     """Return what a device takes that is off by a factor per part."""
     return sum(factors.get(name, 1.0) * seconds for name, seconds in parts.items())
+
+
+def traced_of(request: TraceRequest) -> TracedStep:
+    """Return a made-up step: weights, and activations and logits in proportion to the tokens."""
+    sizes = [_width(row) for row in request.rows]
+    sides = 2 if isinstance(request.rows[0], Pair) else 1
+    flat = bool(request.options.get("padding_free") or request.options.get("packing"))
+    tokens = sum(sizes) if flat else sides * len(sizes) * max(sizes)
+    width = tokens if flat else max(sizes)
+    kept = 1 if request.options.get("gradient_checkpointing", True) else 4
+    split = {"weights": 100 * MIB, "activations": kept * tokens * 2**14, "logits": tokens * 2**12}
+    return TracedStep(
+        peak_bytes=sum(split.values()),
+        phase="backward",
+        split=split,
+        held_bytes=100 * MIB,
+        micro_step=transformer_work(tokens, width),
+        optimizer_step=(work("elementwise", moved=4e8, launches=10),),
+    )
+
+
+def _width(row: Row) -> int:
+    if isinstance(row, Documents):
+        return sum(row.tokens)
+    if isinstance(row, Pair):
+        return row.prompt + max(row.chosen, row.rejected)
+    return row.prompt + row.completion
+
+
+class FakeTracing:
+    """Answer requests to trace with made-up steps."""
+
+    def __init__(self, refuse: Callable[[TraceRequest], bool] = lambda _: False) -> None:
+        """Refuse requests this is true of."""
+        self._refuse = refuse
+        self.requests: list[TraceRequest] = []
+
+    def trace(
+        self, spec: TraceSpec, *, deadline_s: float, tick: Tick, tell: Tell
+    ) -> tuple[Trace, ...]:
+        """Answer every request."""
+        self.requests = [TraceRequest.model_validate(r) for r in spec.requests]
+        return tuple(
+            Trace(refusal="made up") if self._refuse(r) else Trace(step=traced_of(r))
+            for r in self.requests
+        )
+
+    def inspect(self, spec: InspectSpec, *, deadline_s: float) -> Reply:
+        """Answer with made-up rates."""
+        return Reply(rates=(rates_of(),) * len(spec.rates))
