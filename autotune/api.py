@@ -174,7 +174,7 @@ class _Run:
         self._memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
         self._headroom = _headroom(request)
         self._space = read_space(find_space(request.space or self._job.trainer.value))
-        if self._space.trainer != self._job.trainer.value:
+        if not self._space.suits(self._job.trainer):
             raise BadInput(
                 f"the space {self._space.name!r} is for {self._space.trainer}, the job is "
                 f"{self._job.trainer.value}.",
@@ -235,15 +235,17 @@ class _Run:
         memory = self._memory or self._origin.memory_bytes
         budget = budget_of(memory, self._headroom, prepared.device)
         remark = budget_remark(budget, prepared.device)
+        space = enumerate_space(self._space, facts, pinned)
         plan = Plan(
             facts=facts,
             prepared=prepared,
             budget=budget,
-            space=enumerate_space(self._space, facts, pinned),
+            space=space,
             limits=self._limits,
             notices=(
                 *((remark,) if remark else ()),
                 *_notices(self._origin, prepared, self._why_cold),
+                *space.notices,
             ),
         )
         self._watch.planned(plan)
@@ -282,6 +284,7 @@ class _Run:
             limits=self._limits,
             observer=self,
             eval_rows=_eval_rows(plan.prepared),
+            has_weights=plan.prepared.model.has_weights,
         )
 
     def _go(self) -> Result:
@@ -360,6 +363,8 @@ def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
         positions=prepared.model.positions,
         moe=prepared.model.moe,
         versions=prepared.environment.versions,
+        lacking=prepared.lacking,
+        traits=prepared.model.traits,
     )
 
 
@@ -431,12 +436,12 @@ class Tuned:
 
     @property
     def config(self) -> Any:
-        """The chosen configuration as a ready ``SFTConfig``."""
+        """The chosen configuration as the trainer's ready ``SFTConfig``, ``DPOConfig``, ..."""
         return build_config(self.result, **cpu_overrides(self.result))
 
     @property
     def trainer_kwargs(self) -> dict[str, Any]:
-        """Keywords such that ``SFTTrainer(**tuned.trainer_kwargs)`` is ready to train."""
+        """Keywords such that TRL's trainer, ``SFTTrainer(**kwargs)``, is ready to train."""
         return trainer_kwargs(self.result, **cpu_overrides(self.result))
 
 

@@ -26,6 +26,7 @@ _ROLE = {
     "baseline": "your config",
     "search": "",
     "confirmation": "confirming",
+    "guard": "comparing",
     "verification": "verifying",
 }
 _STYLE = {Outcome.FITS: "green", Outcome.OOM_DEVICE: "yellow", Outcome.OOM_HOST: "yellow"}

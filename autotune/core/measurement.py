@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from autotune.core.device_state import DeviceState
+from autotune.core.equivalence import Compared
 from autotune.core.job import Frozen
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending
@@ -132,6 +133,7 @@ class ProbeReport(Frozen):
         peak_rss_bytes: highest resident memory of the child seen by the parent.
         log_file: the child's output.
         needed_bytes: least memory the candidate is known to need, when it did not fit.
+        compared: one update beside the reference's; None unless the process was asked for that.
     """
 
     schema_version: Literal[1] = 1
@@ -141,3 +143,4 @@ class ProbeReport(Frozen):
     peak_rss_bytes: int | None = None
     log_file: str | None = None
     needed_bytes: int | None = None
+    compared: Compared | None = None

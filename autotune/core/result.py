@@ -64,7 +64,8 @@ class TrialRecord(Frozen):
             without packing does not cut by itself); None when no row has to be cut.
         changes: class of change against the reference (neutral, data, mixing, model).
         role: ``baseline`` (the user's own config), ``search``, ``confirmation`` (measured in turns
-            with the reference) or ``verification`` (the longer look before it is emitted).
+            with the reference), ``guard`` (one update beside the reference's) or ``verification``
+            (the longer look before it is emitted).
         report: how the probe ended and what it measured.
         estimate: what that means for the whole data set; None when it did not fit.
         note: what should be known of it, e.g. that it mixes documents.
@@ -76,7 +77,7 @@ class TrialRecord(Frozen):
     env: dict[str, str] = {}
     pretruncate_tokens: int | None = None
     changes: str
-    role: Literal["baseline", "search", "confirmation", "verification"]
+    role: Literal["baseline", "search", "confirmation", "guard", "verification"]
     report: ProbeReport
     estimate: Estimate | None = None
     note: str = ""
@@ -131,6 +132,8 @@ class Result(Frozen):
         chosen_because: one sentence.
         verification: what the longer look at the chosen candidate showed; empty when there was
             none.
+        equivalence: what one update of the chosen candidate beside the reference's showed, or why
+            the two cannot be compared; empty when there was nothing to compare.
         speedup: best against reference.
         skipped: what was not tried and why.
         overrides: options of the user that probes replaced and the emitted files restore.
@@ -155,6 +158,7 @@ class Result(Frozen):
     best: str | None
     chosen_because: str
     verification: str = ""
+    equivalence: str = ""
     speedup: Ratio | None
     skipped: tuple[Skipped, ...] = ()
     overrides: dict[str, Any] = {}

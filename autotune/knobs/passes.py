@@ -12,6 +12,7 @@ def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shape
     """Return the micro-batches one pass over the data set has under a candidate."""
     length = candidate.get("max_length")
     multiple = candidate.get("pad_to_multiple_of")
+    order = candidate.get("train_sampling_strategy", facts.option("train_sampling_strategy"))
     return shapes_of_pass(
         facts.lengths,
         batch=int(candidate.get("per_device_train_batch_size") or 1),
@@ -19,7 +20,7 @@ def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shape
         packing=str(candidate.get("packing", "none")),
         padding_free=bool(candidate.get("padding_free", False)),
         pad_to_multiple_of=None if multiple is None else int(multiple),
-        group_by_length=facts.option("train_sampling_strategy") == "group_by_length",
+        group_by_length=order == "group_by_length",
         accumulation=settings.accumulation,
         shards=facts.shards,
         seed=facts.job.seed,

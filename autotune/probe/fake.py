@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from autotune.core.equivalence import Compared, Update
 from autotune.core.lengths import Lengths
 from autotune.core.measurement import ProbeReport
+from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.probe.classify import classify
+from autotune.probe.equivalence import judge
 from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_script import Interrupts, Script
+from autotune.probe.fake_script import Differs, GuardScript, Hangs, Interrupts, Script
 from autotune.probe.fake_session import FakeSession
-from autotune.probe.protocol import ProbeSpec
+from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
 from autotune.probe.runner import Tick
 
 
@@ -30,6 +33,7 @@ class FakeProber:
         script: Script | None = None,
         *,
         started: int = 0,
+        guards: GuardScript | None = None,
     ) -> None:
         """Take the machine, the rows' lengths and what befalls which probe.
 
@@ -38,12 +42,15 @@ class FakeProber:
             lengths: the prepared rows, uncut.
             script: what befalls which probe; None is a quiet machine.
             started: probes counted before the first one, for a resumed search.
+            guards: what befalls which comparison; None has every two candidates train the same.
         """
         self._machine = machine
         self._lengths = lengths
         self._script = script or (lambda _, __: None)
         self._started = started
+        self._guards = guards or (lambda _, __: None)
         self.asked: list[ProbeSpec] = []
+        self.compared: list[GuardSpec] = []
 
     def probe(
         self, spec: ProbeSpec, *, name: str, deadline_s: float, tick: Tick | None = None
@@ -77,4 +84,53 @@ class FakeProber:
             peak_rss_bytes=seen.peak_rss_bytes,
             log_file=f"logs/{name}.txt",
             needed_bytes=needed,
+        )
+
+    def compare(
+        self, spec: GuardSpec, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> ProbeReport:
+        """Answer one comparison: equal numbers, unless the script says otherwise.
+
+        Args:
+            spec: the two candidates and their rows.
+            name: name of the log the report points to.
+            deadline_s: seconds after which a comparison that hangs is ended.
+            tick: called once, with no time passed.
+
+        Raises:
+            KeyboardInterrupt: the script says that the user interrupts.
+        """
+        happening = self._guards(len(self.compared), spec)
+        self.compared.append(spec)
+        if tick is not None:
+            tick(0.0)
+        if isinstance(happening, Interrupts):
+            raise KeyboardInterrupt
+        log_file = f"logs/{name}.txt"
+        if isinstance(happening, Hangs):
+            reason = f"it took longer than {deadline_s:.0f} s"
+            ending = Ending(outcome=Outcome.TIMEOUT, phase=Phase.STEADY, reason=reason)
+            return ProbeReport(ending=ending, wall_seconds=deadline_s, log_file=log_file)
+        more = happening.loss_ratio if isinstance(happening, Differs) else 0.0
+        compared = Compared(
+            reference=self._update(spec, spec.reference, 0.0),
+            candidate=self._update(spec, spec.candidate, more),
+            weights=spec.weights,
+        )
+        return ProbeReport(
+            ending=judge(compared),
+            compared=compared,
+            wall_seconds=2 * self._machine.load_s,
+            log_file=log_file,
+        )
+
+    def _update(self, spec: GuardSpec, side: GuardSide, more_ratio: float) -> Update:
+        batch = int(side.options.get("per_device_train_batch_size", 8))
+        packed = bool(side.options.get("packing", False))
+        return Update(
+            micro_steps=1 if packed else -(-len(spec.rows) // batch),
+            label_tokens=int(self._lengths.labels[list(spec.rows)].sum()),
+            loss=7.5 * (1.0 + more_ratio),
+            grad_norm=0.5,
+            precision="fp32",
         )

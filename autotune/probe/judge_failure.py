@@ -92,8 +92,8 @@ def _cause(name: str, failure: Failure) -> tuple[Outcome, str]:
         )
     if NO_GRADIENT.search(failure.message):
         return Outcome.INVALID, (
-            "no gradient reached the trained parameters (with PEFT and gradient checkpointing: "
-            "use_reentrant needs inputs that require a gradient)"
+            "no gradient reached the adapter or anything else that is trained (gradient "
+            "checkpointing with use_reentrant needs inputs that require a gradient)"
         )
     if RECOMPUTE.search(failure.message) or name == "CheckpointError":
         return Outcome.INVALID, (

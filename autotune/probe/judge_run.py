@@ -61,6 +61,8 @@ def judge_run(measurement: Measurement, seen: Observed) -> tuple[Ending, int | N
         return _nothing("no token was trained on: every label is masked"), None
     if measurement.grad_norms and max(n or 0.0 for n in measurement.grad_norms) == 0.0:
         return _nothing("the gradient norm was zero at every update: nothing is trained"), None
+    if measurement.trained_modules == len(measurement.unreached_modules):
+        return _nothing("no gradient reached any trained module: nothing is trained"), None
     growing = _growing(measurement.update_peaks_bytes)
     if growing:
         return _nothing(growing), None

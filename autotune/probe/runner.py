@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -23,6 +23,7 @@ from autotune.core.outcome import Phase
 from autotune.probe.baseline import Baseline, Start
 from autotune.probe.cgroup import cgroup_limit
 from autotune.probe.classify import classify
+from autotune.probe.equivalence import judge
 from autotune.probe.launch import Launched, Launcher
 from autotune.probe.meters.driver import Driver
 from autotune.probe.meters.nvml import NvmlDriver
@@ -34,6 +35,7 @@ from autotune.probe.protocol import (
     LOG_FILE,
     REPLY_FILE,
     REQUEST_FILE,
+    GuardSpec,
     InspectSpec,
     Prepared,
     PrepareSpec,
@@ -58,6 +60,11 @@ class Prober(Protocol):
         self, spec: ProbeSpec, *, name: str, deadline_s: float, tick: Tick | None = None
     ) -> ProbeReport:
         """Measure one candidate within the deadline."""
+
+    def compare(
+        self, spec: GuardSpec, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> ProbeReport:
+        """Run one update of two candidates and say whether they train the same."""
 
 
 @dataclass(frozen=True)
@@ -141,22 +148,12 @@ class Runner:
         start = Start() if self._baseline is None else self._baseline.start(spec.cap_bytes)
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
         reply = done.reply
-        observed = Observed(
-            failure=reply.failure if reply else None,
-            measurement=reply.measurement if reply else None,
-            code=done.code,
-            timed_out=done.timed_out,
-            deadline_s=deadline_s,
-            peak_rss_bytes=done.peak_rss_bytes,
-            host_total_bytes=host_bytes(),
+        observed = replace(
+            _observed(done, deadline_s, spec.device),
             cap_bytes=spec.cap_bytes,
-            device=spec.device,
-            log_tail=_tail(done.log_file),
             device_total_bytes=spec.device_total_bytes,
             device_free_bytes=start.free_bytes,
             surplus_bytes=start.surplus_bytes,
-            phase=done.phase,
-            step=done.step,
         )
         ending, needed = classify(observed)
         return ProbeReport(
@@ -166,6 +163,32 @@ class Runner:
             peak_rss_bytes=done.peak_rss_bytes,
             log_file=str(done.log_file),
             needed_bytes=needed,
+        )
+
+    def compare(
+        self, spec: GuardSpec, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> ProbeReport:
+        """Run one update of two candidates and say whether they train the same.
+
+        Args:
+            spec: the two and their rows.
+            name: name of its folder and log.
+            deadline_s: seconds after which the process tree is ended.
+            tick: called about 20 times a second with the seconds passed.
+
+        Returns:
+            A report whose outcome is ``fits`` when they do, and ``invalid`` with ``compared`` when
+            they do not; every other ending says nothing about the candidate.
+        """
+        done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
+        compared = done.reply.compared if done.reply else None
+        seen = _observed(done, deadline_s, spec.device)
+        return ProbeReport(
+            ending=classify(seen)[0] if compared is None else judge(compared),
+            compared=compared,
+            wall_seconds=done.wall_seconds,
+            peak_rss_bytes=done.peak_rss_bytes,
+            log_file=str(done.log_file),
         )
 
     def prepare(
@@ -290,6 +313,24 @@ class Runner:
                 tick(passed)
             if passed > deadline_s:
                 return end_tree(process), True, peak_rss
+
+
+def _observed(done: Finished, deadline_s: float, device: str) -> Observed:
+    """Return what is seen of any process that ended; a probe's caller adds what it alone knows."""
+    return Observed(
+        failure=done.reply.failure if done.reply else None,
+        measurement=done.reply.measurement if done.reply else None,
+        code=done.code,
+        timed_out=done.timed_out,
+        deadline_s=deadline_s,
+        peak_rss_bytes=done.peak_rss_bytes,
+        host_total_bytes=host_bytes(),
+        cap_bytes=None,
+        device=device,
+        log_tail=_tail(done.log_file),
+        phase=done.phase,
+        step=done.step,
+    )
 
 
 def _tail(file: Path, lines: int = 15) -> str:

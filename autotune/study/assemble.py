@@ -18,6 +18,7 @@ from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.protocol import Prepared
 from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
+from autotune.study.guard import words
 from autotune.study.strategy import cheapest
 
 #: Values of transformers' ``device_map`` that divide a model among devices.
@@ -83,6 +84,7 @@ def assemble(
         best=best.candidate.key if best else None,
         chosen_because=because,
         verification=_verification(trials, best),
+        equivalence=words(best, against, trials, run.facts),
         speedup=speedup,
         skipped=run.skipped,
         overrides=overridden(run.job.options),

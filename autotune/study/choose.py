@@ -15,7 +15,7 @@ from autotune.core.job import Objective
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, TrialRecord
 
-_AFTER_THE_SEARCH = ("confirmation", "verification")
+_AFTER_THE_SEARCH = ("confirmation", "guard", "verification")
 #: Knobs that trade time for memory, and the choice under which each does nothing.
 _SAVERS = {"activation_offloading": False, "gradient_checkpointing": "none"}
 #: Peaks this near are one peak; twice what a verification allows between its windows.
@@ -25,7 +25,8 @@ _SAME_PEAK_RATIO = 0.01
 def fitting(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Return the trials that fit and were timed, confirmations and verifications left out.
 
-    A candidate that failed while it was confirmed or verified does not fit, whatever it did before.
+    A candidate that failed while it was confirmed, compared or verified is out, whatever it did
+    before.
     """
     failed = {
         t.candidate.key for t in trials if t.role in _AFTER_THE_SEARCH and _disproves(t, trials)
@@ -41,16 +42,19 @@ def fitting(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 
 def _disproves(trial: TrialRecord, trials: Sequence[TrialRecord]) -> bool:
-    """Whether a confirmation or verification shows that its candidate does not fit after all.
+    """Whether what came after the search shows that a candidate is not to be emitted.
 
-    A verification that only took too long, or met a full disk, shows nothing; one that failed in
-    evaluation may have been repeated with a smaller batch.
+    A comparison shows something only when both updates were seen. A verification that only took
+    too long, or met a full disk, shows nothing; one that failed in evaluation may have been
+    repeated with a smaller batch.
     """
     outcome = trial.report.ending.outcome
     if outcome is Outcome.FITS or may_recover(trial):
         return False
     if trial.role == "confirmation":
         return True
+    if trial.role == "guard":
+        return trial.report.compared is not None
     shown = outcome.is_memory or outcome in (Outcome.INVALID, Outcome.NON_FINITE)
     return shown and verification_of(trials, trial) is None
 

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
-from autotune.core.outcome import Phase
+from autotune.core.outcome import Outcome, Phase
 from autotune.core.result import TrialRecord
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
@@ -24,9 +24,11 @@ from autotune.study.choose import (
     reference,
     verification_of,
 )
-from autotune.study.session import Session
+from autotune.study.guard import guard_of, guard_spec, not_comparable
+from autotune.study.session import VERIFICATION_TIMES, Session
 from autotune.study.strategy import cheapest, first_candidates
 from autotune.study.suggest import Seen, propose
+from autotune.study.uninterrupted import uninterrupted
 
 #: Rounds in which the reference and the winner are measured in turns.
 CONFIRMATION_ROUNDS = 3
@@ -67,13 +69,20 @@ class Search(Session):
         self.verify()
 
     def verify(self) -> None:
-        """Look at the chosen candidate for longer; one that is not safe gives way to the next.
+        """Look at the chosen candidate for longer; one that fails gives way to the next.
 
-        When only evaluation runs out of memory its batch is halved until it fits.
+        First that it trains what the reference trains, then that it is safe. When only evaluation
+        runs out of memory its batch is halved until it fits.
         """
         while True:
             chosen, _ = choice(self.trials, self.speedup, self.objective)
-            if chosen is None or verification_of(self.trials, chosen) is not None:
+            if chosen is None:
+                return
+            if not self._trains_the_same(chosen):
+                self.speedup = None
+                self.confirm()
+                continue
+            if verification_of(self.trials, chosen) is not None:
                 return
             batch = int(self.facts.option("per_device_eval_batch_size") or 1)
             record = self.probe(chosen.candidate, "verification", eval_batch=batch)
@@ -85,6 +94,44 @@ class Search(Session):
                 return
             self.speedup = None
             self.confirm()
+
+    def _trains_the_same(self, chosen: TrialRecord) -> bool:
+        """Compare one update of the chosen candidate with the reference's, where that can be done.
+
+        Returns:
+            False when the two were seen to differ.
+        """
+        against = reference(self.trials)
+        same = against is None or against.candidate.key == chosen.candidate.key
+        if same or against is None or not_comparable(chosen, against, self.facts):
+            return True
+        done = guard_of(self.trials, chosen)
+        if done is not None and not may_recover(done):
+            return True
+        spec = guard_spec(
+            chosen,
+            against,
+            self.facts,
+            model_dir=self.model_dir,
+            rows_dir=self.rows_dir,
+            weights="real" if self.has_weights else self.facts.job.weights,
+        )
+        number = self.trials[-1].number + 1
+        self.observer.started(chosen.candidate, "guard")
+        report = self.prober.compare(
+            spec,
+            name=f"{number:04d}",
+            deadline_s=VERIFICATION_TIMES * self.limits.probe_s,
+            tick=self.observer.tick,
+        )
+        record = chosen.model_copy(
+            update={"number": number, "role": "guard", "report": report, "estimate": None}
+        )
+        with uninterrupted():
+            self.trials.append(record)
+            self.store.finish(None, record, None, None)
+            self.observer.finished(record)
+        return report.compared is None or report.ending.outcome is Outcome.FITS
 
     def confirm(self) -> None:
         """Measure the best candidate and the reference in turns and set ``speedup``.
@@ -124,7 +171,7 @@ class Search(Session):
 
     def _turns_taken(self, wanted: list[Candidate]) -> int:
         """Return how many of the wanted turns the last trials are."""
-        trials = [t for t in self.trials if t.role != "verification"]
+        trials = [t for t in self.trials if t.role not in ("guard", "verification")]
         for count in range(min(len(wanted), len(trials)), 0, -1):
             last = trials[-count:]
             if all(t.role == "confirmation" for t in last) and [t.candidate.key for t in last] == [
@@ -138,7 +185,7 @@ class Search(Session):
         listed = {c.key for c in self.space.candidates}
         for t in self.trials:
             value, violation = self._verdict(t)
-            if t.role == "confirmation" or t.candidate.key not in listed:
+            if t.role in ("confirmation", "guard") or t.candidate.key not in listed:
                 continue
             if value is not None and violation is not None:
                 params = {n: self._searched(t.candidate, n) for n in self.space.choices}

@@ -81,6 +81,7 @@ class Session:
         limits: when to stop.
         observer: watches.
         eval_rows: rows the user's config evaluates on; None when it does not.
+        has_weights: whether the model's real weights lie in ``model_dir``.
     """
 
     facts: Facts
@@ -93,6 +94,7 @@ class Session:
     limits: Limits
     observer: Observer
     eval_rows: EvalRows | None = None
+    has_weights: bool = False
     trials: list[TrialRecord] = field(default_factory=list)
     speedup: Ratio | None = None
     _start: float = field(default_factory=time.monotonic)

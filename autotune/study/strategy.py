@@ -55,7 +55,7 @@ def cheapest(candidates: Sequence[Candidate]) -> Candidate | None:
     """
 
     def order(candidate: Candidate) -> tuple[int, int, int, int]:
-        savers = ("full", "selective", "none")
+        savers = ("full", "reentrant", "selective", "none")
         checkpointing = str(candidate.get("gradient_checkpointing", "none"))
         return (
             int(candidate.get("per_device_train_batch_size") or 1),

@@ -19,6 +19,7 @@ from autotune.probe.child.lifeline import adopt_orphans, watch
 from autotune.probe.protocol import (
     REPLY_FILE,
     Failure,
+    GuardSpec,
     InspectSpec,
     PrepareSpec,
     ProbeSpec,
@@ -64,9 +65,12 @@ def work(request_file: Path, tracer: Tracer) -> int:
     """
     request = read_request(request_file)
     spec, work_dir = request.spec, request_file.parent
-    reply = (
-        _probe(spec, work_dir) if isinstance(spec, ProbeSpec) else _answer(spec, work_dir, tracer)
-    )
+    if isinstance(spec, ProbeSpec):
+        reply = _probe(spec, work_dir)
+    elif isinstance(spec, GuardSpec):
+        reply = _guard(spec, work_dir)
+    else:
+        reply = _answer(spec, work_dir, tracer)
     write_document(request_file.with_name(REPLY_FILE), reply)
     return 0 if reply.failure is None else 1
 
@@ -107,6 +111,18 @@ def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
         failure = failure or _failure(error, probe.phase, probe.step)
         measurement = None
     return Reply(failure=failure, measurement=measurement)
+
+
+def _guard(spec: GuardSpec, work_dir: Path) -> Reply:
+    from autotune.probe.child.guard import compare
+    from autotune.probe.child.isolate import cut_off, see_one_device
+
+    cut_off(work_dir)
+    spec = spec.model_copy(update={"device": see_one_device(spec.device)})
+    try:
+        return Reply(compared=compare(spec, work_dir))
+    except Exception as error:  # noqa: BLE001  (outermost frame of the child)
+        return Reply(failure=_failure(error, Phase.STEADY, 0))
 
 
 def _failure(error: Exception, phase: Phase, step: int) -> Failure:

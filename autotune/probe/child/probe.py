@@ -6,7 +6,6 @@ Decides nothing about what an ending means; it reports what happened (see probe/
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,9 +15,10 @@ from typing import Any
 from autotune.core.device_state import DeviceState
 from autotune.core.job import Trainer
 from autotune.core.measurement import Measurement, Precompute
-from autotune.core.memory import Peaks
+from autotune.core.memory import Peaks, highest
 from autotune.core.outcome import Phase
 from autotune.probe.child.batches import BatchFacts, timed_batches, worst_batches
+from autotune.probe.child.device import open_device
 from autotune.probe.child.effective import effective_values, flattens, reference_of
 from autotune.probe.child.gradients import GradientReach
 from autotune.probe.child.leak import documents_mix
@@ -268,6 +268,13 @@ class Probe:
         schedule.on_update = series.update
         return schedule
 
+    def _unreached(self) -> tuple[str, ...]:
+        """Say which trained modules no gradient reached, in one remark."""
+        if self._reach is None or not self._reach.unreached:
+            return ()
+        missed, of = self._reach.unreached, self._reach.modules
+        return (f"{len(missed)} of {of} trained modules got no gradient, such as {missed[0]}",)
+
     def _memory_done(self, cap: Cap) -> None:
         assert self.meter is not None
         self._peaks = self.meter.read()
@@ -295,8 +302,8 @@ class Probe:
         allocated = max(series) if series else self._allocated_bytes
         before = self._load_peaks
         if self._precompute is not None:
-            before = _merge(self._precompute.peaks, before, None)
-        peaks = _merge(self._peaks, before, allocated)
+            before = highest(self._precompute.peaks, before)
+        peaks = highest(self._peaks, before, allocated)
         norms = [float(n) for n in clock.grad_norms if n is not None]
         return Measurement(
             peaks=peaks,
@@ -313,7 +320,7 @@ class Probe:
             ),
             worst_tokens=tuple(int(self._facts.tokens[i]) for i in self._worst[0].rows),
             effective=self._effective,
-            warnings=tuple(self._warnings),
+            warnings=(*self._warnings, *self._unreached()),
             parameters=self._parameters,
             load_seconds=(clock.first_step_at or time.perf_counter()) - self._started,
             steps_seconds=sum(s.seconds for s in clock.steps) + sum(clock.optimizer_seconds),
@@ -360,56 +367,3 @@ class _WatchedUpdate:
 
     def stop(self) -> None:
         self._done(self._watch.stop())
-
-
-def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
-    """Return the meter, the cap and the synchronisation of a device.
-
-    Args:
-        device: ``cpu`` or ``cuda:i``.
-    """
-    import torch
-
-    if device == "cpu":
-        from autotune.probe.meters.cpu import CpuCap, CpuMeter
-
-        # Start the worker and autograd threads now: their stacks are torch's, not the candidate's.
-        a = torch.ones(64, 64, requires_grad=True)
-        torch.autograd.backward((a @ a).sum())
-        return CpuMeter(), CpuCap(), lambda: None
-
-    from autotune.probe.meters.cuda import CudaCap, CudaMeter
-    from autotune.probe.meters.nvml import NvmlDriver
-    from autotune.probe.meters.runtime import TorchRuntime
-    from autotune.probe.meters.sampler import Sampler
-
-    index = int(device.partition(":")[2] or 0)
-    torch.cuda.set_device(index)
-    runtime, driver = TorchRuntime(index), NvmlDriver()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    identity = runtime.properties().identity(visible, index)
-    cap = CudaCap(runtime, driver, identity)
-    meter = CudaMeter(runtime, Sampler(driver, identity))
-    return meter, cap, lambda: torch.cuda.synchronize(index)
-
-
-def _merge(memory: Peaks, load: Peaks, allocated_bytes: int | None) -> Peaks:
-    """Return the larger of two phases' peaks, number by number."""
-
-    def larger(name: str) -> int | None:
-        known = [v for v in (getattr(memory, name), getattr(load, name)) if v is not None]
-        return max(known) if known else None
-
-    absent = dict(memory.absent)
-    allocated = larger("allocated_bytes")
-    if allocated_bytes is not None:
-        allocated = allocated_bytes
-        absent.pop("allocated", None)
-    return Peaks(
-        allocated_bytes=allocated,
-        reserved_bytes=larger("reserved_bytes"),
-        process_bytes=larger("process_bytes"),
-        device_used_bytes=larger("device_used_bytes"),
-        absent=absent,
-        allocation_retries=memory.allocation_retries,
-    )

@@ -161,7 +161,7 @@ def test_spaces_are_listed_shown_and_checked(call: Any, tmp_path: Any) -> None:
     file.write_text(shown, encoding="utf-8")
     code, checked, _ = call("spaces", "check", str(file))
     assert code == 0
-    assert "search space for sft" in checked
+    assert "search space for any trainer with 5 knobs" in checked
     file.write_text(shown.replace("packing:", "paking:", 1), encoding="utf-8")
     code, _, err = call("spaces", "check", str(file))
     assert code == 2

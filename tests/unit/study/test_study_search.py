@@ -318,7 +318,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, .
 def test_a_search_interrupted_at_any_probe_and_resumed_has_the_same_trials(
     k: int, tmp_path: Path, uninterrupted: list[tuple[Any, ...]]
 ) -> None:
-    assert len(uninterrupted) == 9 + 2 * CONFIRMATION_ROUNDS + 1  # and one verification
+    assert len(uninterrupted) == 9 + 2 * CONFIRMATION_ROUNDS + 2  # one comparison, one verification
     first = search_of(tmp_path, FACTS, machine=NOISY, trials=9, script=at({k: Interrupts()}))
     with pytest.raises(KeyboardInterrupt):
         first.run()
