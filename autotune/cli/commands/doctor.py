@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import typer
 
 from autotune.cli.options import OutputFormat, check_format
-from autotune.core.rates import ANY
 
 if TYPE_CHECKING:
     from autotune.core.rates import Rates
@@ -60,6 +59,8 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
 
 
 def _rates_lines(rates: Rates) -> list[str]:
+    from autotune.core.rates import ANY
+
     products = ", ".join(
         f"{dtype} {max(curve.per_s) / 1e9:,.0f} GFLOP/s"
         for dtype, curve in rates.flops["matmul"].items()

@@ -94,11 +94,12 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
 
         materialise_model(Path(job.model))
     environment = inspect_environment()
-    device = spec.target or choose_device(environment, spec.device)
+    here = choose_device(environment, spec.device)
+    device = spec.target or here
     # TRL asks the machine it runs on: precision of another device is not refused as the CPU's.
     on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
     notices: list[str] = []
-    lacking = lacking_here(device)
+    lacking = lacking_here(here)
     options = _resolve_options(
         job, device, notices, environment.versions, lacking, on_cpu=on_cpu
     )
