@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from autotune.api import Watcher, facts_of
 from autotune.core.candidate import Candidate
@@ -19,6 +20,7 @@ from autotune.core.prediction import Fit, Forecast
 from autotune.core.rates import Rates
 from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_bytes, show_ratio
 from autotune.intake.job import Origin, build_job, cache_dir
+from autotune.intake.objects import as_paths
 from autotune.intake.request import Request, with_absolute_paths
 from autotune.intake.stand_in import stand_in_folder
 from autotune.knobs.catalog import user_candidate
@@ -38,6 +40,7 @@ from autotune.report.forecast_charts import candidate_text
 from autotune.report.forecast_words import dominance, peak_words
 from autotune.spaces.enumerate import enumerate_space
 from autotune.spaces.load import find_space, read_space
+from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
 
 PREDICTED_TRAINERS = (Trainer.SFT, Trainer.DPO, Trainer.REWARD, Trainer.KTO)
@@ -65,7 +68,7 @@ def forecast(
     """
     spec = None if gpu is None else find_device(gpu)
     request = with_absolute_paths(request)
-    headroom = parse_ratio(request.headroom, "--headroom")
+    headroom = None if request.headroom is None else parse_ratio(request.headroom, "--headroom")
     memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
     seconds = _TRACE_S if request.timeout is None else parse_duration(request.timeout, "--timeout")
     with tempfile.TemporaryDirectory(prefix="autotune-predict-") as folder:
@@ -78,9 +81,17 @@ def forecast(
             prepared = use.prepare(runner)
             launcher.preload(prepared.model.model_type)
             rates = use.rates(prepared, runner)
-            budget = _budget(memory, headroom, prepared.device)
+            budget = budget_of(memory, headroom, prepared.device)
             facts = facts_of(job, prepared, home / "prepared")
             return use.predict(facts, prepared, rates, budget, seconds, assumed, runner)
+
+
+def predict_objects(
+    model: Any, dataset: Any, *, gpu: str | None, tokenizer: Any = None, **options: Any
+) -> Forecast:
+    """Predict for Python objects; arguments as in `autotune.predict`."""
+    with as_paths(model, dataset, tokenizer) as (model_path, dataset_path, _):
+        return forecast(Request(model=model_path, dataset=dataset_path, **options), gpu=gpu)
 
 
 def require_fit(found: Forecast) -> None:
@@ -228,17 +239,3 @@ class _Use:
             return ()
         what = "CPU" if facts.device.kind == "cpu" else "GPU"
         return (f"For the {what} of this machine; --gpu NAME predicts for another device.",)
-
-
-def _budget(memory: int | None, headroom: float, device: Device) -> Budget:
-    if memory is not None and memory > device.total_bytes:
-        raise BadInput(
-            f"--memory is {show_bytes(memory)}, {device.name} has "
-            f"{show_bytes(device.total_bytes)}.",
-            "Give what this job may use of the device.",
-        )
-    return Budget(
-        total_bytes=device.free_bytes if memory is None else memory,
-        headroom_ratio=headroom,
-        explicit=memory is not None,
-    )

@@ -16,6 +16,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.prediction import NotTraced, Prediction
 from autotune.core.rates import Rates
 from autotune.core.shapes import Shapes
+from autotune.core.time_model import FloatArray
 from autotune.core.traced_step import TracedStep
 from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes
@@ -30,6 +31,32 @@ from autotune.predict.step_time import StepTimes, WorkModel, fit_work, step_time
 _SHAPES_ONLY = ("per_device_train_batch_size", "max_length", "pad_to_multiple_of")
 #: Options a single step does not depend on: rows are given as wide as they are padded.
 _NOT_TRACED = ("pad_to_multiple_of", *STEP_COUNTED)
+#: More than any tensor is wide.
+_WIDER = 1 << 31
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """The micro-batches of one pass over the data set, equal ones counted together.
+
+    Args:
+        tokens: float64[m], computed positions of the different shapes.
+        width: float64[m], columns of their input tensor.
+        counts: float64[m], how often each comes.
+        useful_tokens: tokens of the pass that are not padding.
+        kept_ratio: reference label tokens kept, 0..1.
+    """
+
+    tokens: FloatArray
+    width: FloatArray
+    counts: FloatArray
+    useful_tokens: int
+    kept_ratio: float
+
+    @property
+    def micro_steps(self) -> int:
+        """Micro-steps of the pass."""
+        return int(self.counts.sum())
 
 
 @dataclass(frozen=True)
@@ -39,14 +66,14 @@ class Wanted:
     Args:
         candidate: its knobs.
         settings: what it means to TRL.
-        shapes: the micro-batches of one pass.
+        over: the micro-batches of one pass.
         memory: the step whose peak decides.
         timed: steps the work of every shape is fitted to, shared between alike candidates.
     """
 
     candidate: Candidate
     settings: Settings
-    shapes: Shapes
+    over: Pass
     memory: TraceRequest
     timed: tuple[TraceRequest, ...]
 
@@ -125,7 +152,7 @@ def wanted(
         Wanted(
             candidate=candidate,
             settings=translated[index],
-            shapes=passes[index],
+            over=_pass(passes[index], retention(candidate, facts)),
             memory=request(index, worst_batch(candidate, facts)),
             timed=timed[index],
         )
@@ -161,23 +188,47 @@ def foresee(
     return found, refused
 
 
-def predict(foreseen: Foreseen, facts: Facts, rates: Rates, corrections: Corrections) -> Prediction:
+@dataclass(frozen=True)
+class Timed:
+    """How long a candidate's steps take on a device, uncorrected.
+
+    Args:
+        micro: micro-steps of every shape of the pass.
+        update: one optimizer update.
+    """
+
+    micro: StepTimes
+    update: StepTimes
+
+
+def timed(foreseen: Foreseen, rates: Rates) -> Timed:
+    """Return how long a candidate's steps take.
+
+    Args:
+        foreseen: the candidate and its traces.
+        rates: what the device reaches.
+    """
+    over = foreseen.wanted.over
+    return Timed(
+        micro=foreseen.work.times(over.tokens, over.width, rates),
+        update=step_times(foreseen.step.optimizer_step, rates),
+    )
+
+
+def predict(foreseen: Foreseen, times: Timed, corrections: Corrections) -> Prediction:
     """Return what one traced candidate is expected to need and to take on a device.
 
     Args:
         foreseen: the candidate and its traces.
-        facts: job and rows.
-        rates: what the device reaches.
-        corrections: what probes on it say so far.
+        times: how long its steps take, uncorrected.
+        corrections: what probes on the device say so far.
     """
     one, step = foreseen.wanted, foreseen.step
-    shapes, counts = _distinct(one.shapes)
-    times = corrections.micro.corrected(foreseen.work.times(shapes[0], shapes[1], rates))
-    micro = float(times.seconds @ counts)
-    update = float(corrections.update.corrected(update_times(foreseen, rates)).seconds[0])
-    updates = math.ceil(len(one.shapes) / one.settings.accumulation)
+    steps = corrections.micro.corrected(times.micro)
+    micro = float(steps.seconds @ one.over.counts)
+    update = float(corrections.update.corrected(times.update).seconds[0])
+    updates = math.ceil(one.over.micro_steps / one.settings.accumulation)
     seconds = max(micro + updates * update, 1e-9)
-    kept = retention(one.candidate, facts)
     peak = corrections.peak.peak_bytes(step.peak_bytes)
     band = 1.0 + corrections.peak.band_ratio
     return Prediction(
@@ -190,22 +241,17 @@ def predict(foreseen: Foreseen, facts: Facts, rates: Rates, corrections: Correct
         split=step.split,
         phase=step.phase,
         offloaded_bytes=step.offloaded_bytes,
-        micro_steps=len(one.shapes),
-        micro_step_seconds=micro / max(1, len(one.shapes)),
+        micro_steps=one.over.micro_steps,
+        micro_step_seconds=micro / max(1, one.over.micro_steps),
         optimizer_seconds=update,
-        parts_seconds={n: float(s @ counts) for n, s in times.parts.items()},
+        parts_seconds={n: float(s @ one.over.counts) for n, s in steps.parts.items()},
         pass_seconds=seconds,
-        score_seconds=seconds / max(kept, 1e-9),
-        useful_tokens_per_s=int(one.shapes.useful_tokens.sum()) / seconds,
+        score_seconds=seconds / max(one.over.kept_ratio, 1e-9),
+        useful_tokens_per_s=one.over.useful_tokens / seconds,
         time_band_ratio=corrections.micro.band_ratio,
         calibrated_by=corrections.micro.probes,
         notes=step.notes,
     )
-
-
-def update_times(foreseen: Foreseen, rates: Rates) -> StepTimes:
-    """Return the uncorrected times of one optimizer update."""
-    return step_times(foreseen.step.optimizer_step, rates)
 
 
 def _family(candidate: Candidate, translated: Settings) -> str:
@@ -213,8 +259,14 @@ def _family(candidate: Candidate, translated: Settings) -> str:
     return json.dumps([kept, translated.accumulation > 1], sort_keys=True)
 
 
-def _distinct(shapes: Shapes) -> tuple[np.ndarray, np.ndarray]:
-    """Return the different (tokens, width) of a pass, float64[2, m], and how often each comes."""
-    pairs = np.stack([shapes.padded_tokens, shapes.width])
-    unique, counts = np.unique(pairs, axis=1, return_counts=True)
-    return unique.astype(np.float64), counts.astype(np.float64)
+def _pass(shapes: Shapes, kept_ratio: float) -> Pass:
+    # One number per shape makes counting equal ones a plain sort.
+    keys = shapes.padded_tokens * _WIDER + shapes.width
+    different, counts = np.unique(keys, return_counts=True)
+    return Pass(
+        tokens=(different // _WIDER).astype(np.float64),
+        width=(different % _WIDER).astype(np.float64),
+        counts=counts.astype(np.float64),
+        useful_tokens=int(shapes.useful_tokens.sum()),
+        kept_ratio=kept_ratio,
+    )

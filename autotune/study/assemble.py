@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from autotune.core.about import __version__
@@ -12,6 +14,7 @@ from autotune.core.job import Budget, Job
 from autotune.core.measurement import ProbeReport
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
+from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
 from autotune.core.units import show_alike, show_bytes, show_ratio
 from autotune.knobs.facts import Facts
@@ -57,6 +60,8 @@ def assemble(
     speedup: Ratio | None,
     seconds: float,
     interrupted: bool,
+    predictions: Sequence[Prediction] = (),
+    gated: Mapping[str, Prediction] = MappingProxyType({}),
 ) -> Result:
     """Return the result of a run, finished or not.
 
@@ -66,6 +71,8 @@ def assemble(
         speedup: best against reference, once both were measured in turns.
         seconds: what the search cost so far.
         interrupted: whether it was stopped early.
+        predictions: what is expected of candidates, fastest first.
+        gated: what was not probed because of its prediction, by key.
     """
     against = reference(trials)
     best, because = choice(trials, speedup, run.facts.job.objective)
@@ -86,14 +93,31 @@ def assemble(
         verification=_verification(trials, best),
         equivalence=words(best, against, trials, run.facts),
         speedup=speedup,
-        skipped=run.skipped,
+        skipped=(*_not_probed(gated, run.budget), *run.skipped),
         overrides=overridden(run.job.options),
         notices=(*_findings(trials, run), *run.notices),
         search_seconds=seconds,
         pays_back_seconds=_pays_back(seconds, speedup),
         out_dir=run.out_dir,
         interrupted=interrupted,
+        predictions=tuple(predictions),
+        gated=tuple(gated),
     )
+
+
+def _not_probed(gated: Mapping[str, Prediction], budget: Budget) -> list[Skipped]:
+    """Say in one line what was not probed because it is predicted not to fit."""
+    if not gated:
+        return []
+    least = min(p.low_bytes for p in gated.values())
+    return [
+        Skipped(
+            what="predicted not to fit",
+            reason=f"predicted to need {show_bytes(least)} or more, beyond the "
+            f"{show_bytes(budget.usable_bytes)} that may be used, whatever the error",
+            count=len(gated),
+        )
+    ]
 
 
 def _with_eval_batch(

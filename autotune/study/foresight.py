@@ -27,10 +27,11 @@ from autotune.predict.devices.measured import read_rates, write_rates
 from autotune.predict.forecast import (
     Corrections,
     Foreseen,
+    Timed,
     foresee,
     key_of,
     predict,
-    update_times,
+    timed,
     wanted,
 )
 from autotune.predict.step_time import StepTimes
@@ -90,8 +91,7 @@ def trace_candidates(
     )
     answers = tracing.trace(spec, deadline_s=seconds + _GRACE_S, tick=tick, tell=tell)
     traced: dict[str, TracedStep | str] = {
-        key: answer.step or answer.refusal
-        for key, answer in zip(requests, answers, strict=True)
+        key: answer.step or answer.refusal for key, answer in zip(requests, answers, strict=True)
     }
     return foresee(asked, traced)
 
@@ -142,21 +142,22 @@ class Foresight:
     _micro: list[TimeSeen] = field(default_factory=list)
     _update: list[TimeSeen] = field(default_factory=list)
     _peaks: list[PeakSeen] = field(default_factory=list)
-    _corrections: Corrections = field(init=False)
+    _traced: dict[str, tuple[Foreseen, Timed]] = field(init=False)
+    _predicted: dict[str, Prediction] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._by_key = {one.wanted.candidate.key: one for one in self.foreseen}
-        self._correct()
+        self._traced = {
+            one.wanted.candidate.key: (one, timed(one, self.rates)) for one in self.foreseen
+        }
+        self._predict()
 
     def of(self, candidate: Candidate) -> Prediction | None:
         """Return the prediction of a candidate; None when it was not traced."""
-        one = self._by_key.get(candidate.key)
-        return None if one is None else predict(one, self.facts, self.rates, self._corrections)
+        return self._predicted.get(candidate.key)
 
     def all(self) -> list[Prediction]:
         """Return every prediction, fastest first."""
-        found = [predict(f, self.facts, self.rates, self._corrections) for f in self.foreseen]
-        return sorted(found, key=lambda p: p.score_seconds)
+        return sorted(self._predicted.values(), key=lambda p: p.score_seconds)
 
     def learn(self, candidate: Candidate, report: ProbeReport) -> None:
         """Take in how a probe of a candidate ended.
@@ -165,9 +166,9 @@ class Foresight:
             candidate: what was probed; nothing is learned of one that was not traced.
             report: how it ended and what it measured.
         """
-        one = self._by_key.get(candidate.key)
-        if one is None:
+        if candidate.key not in self._traced:
             return
+        one, times = self._traced[candidate.key]
         traced = one.step.peak_bytes
         measured = report.measurement
         if report.ending.outcome.is_memory:
@@ -177,10 +178,10 @@ class Foresight:
             peak = charged_bytes(measured.peaks, self.facts.device)
             if peak:
                 self._peaks.append(PeakSeen(traced, peak))
-            self._learn_times(one, measured)
-        self._correct()
+            self._learn_times(one, times, measured)
+        self._predict()
 
-    def _learn_times(self, one: Foreseen, measured: Measurement) -> None:
+    def _learn_times(self, one: Foreseen, expected: Timed, measured: Measurement) -> None:
         steps = measured.timed_steps
         if steps:
             times = one.work.times(
@@ -192,15 +193,18 @@ class Foresight:
             self._micro.append(TimeSeen(_totals(times.summed(np.ones(len(steps)))), took))
         if measured.optimizer_seconds:
             took = float(np.median(measured.optimizer_seconds))
-            self._update.append(TimeSeen(_totals(update_times(one, self.rates)), took))
+            self._update.append(TimeSeen(_totals(expected.update), took))
 
-    def _correct(self) -> None:
+    def _predict(self) -> None:
         on_gpu = self.facts.device.kind != "cpu"
-        self._corrections = Corrections(
+        corrections = Corrections(
             micro=correct_time(self._micro, measured_rates=self.rates.measured),
             update=correct_time(self._update, measured_rates=self.rates.measured),
             peak=correct_peak(self._peaks, prior_offset_bytes=CONTEXT_BYTES if on_gpu else 0),
         )
+        self._predicted = {
+            key: predict(one, times, corrections) for key, (one, times) in self._traced.items()
+        }
 
 
 def _totals(times: StepTimes) -> dict[str, float]:

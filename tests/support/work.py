@@ -57,11 +57,7 @@ def seconds_of(parts: Mapping[str, float], factors: Mapping[str, float]) -> floa
 
 def traced_of(request: TraceRequest) -> TracedStep:
     """Return a made-up step: weights, and activations and logits in proportion to the tokens."""
-    sizes = [_width(row) for row in request.rows]
-    sides = 2 if isinstance(request.rows[0], Pair) else 1
-    flat = bool(request.options.get("padding_free") or request.options.get("packing"))
-    tokens = sum(sizes) if flat else sides * len(sizes) * max(sizes)
-    width = tokens if flat else max(sizes)
+    tokens, width = shape_of_request(request)
     kept = 1 if request.options.get("gradient_checkpointing", True) else 4
     split = {"weights": 100 * MIB, "activations": kept * tokens * 2**14, "logits": tokens * 2**12}
     return TracedStep(
@@ -72,6 +68,15 @@ def traced_of(request: TraceRequest) -> TracedStep:
         micro_step=transformer_work(tokens, width),
         optimizer_step=(work("elementwise", moved=4e8, launches=10),),
     )
+
+
+def shape_of_request(request: TraceRequest) -> tuple[int, int]:
+    """Return computed tokens and width of a request's micro-batch."""
+    sizes = [_width(row) for row in request.rows]
+    if request.options.get("padding_free") or request.options.get("packing"):
+        return sum(sizes), sum(sizes)
+    sides = 2 if isinstance(request.rows[0], Pair) else 1
+    return sides * len(sizes) * max(sizes), max(sizes)
 
 
 def _width(row: Row) -> int:
@@ -85,9 +90,13 @@ def _width(row: Row) -> int:
 class FakeTracing:
     """Answer requests to trace with made-up steps."""
 
-    def __init__(self, refuse: Callable[[TraceRequest], bool] = lambda _: False) -> None:
-        """Refuse requests this is true of."""
-        self._refuse = refuse
+    def __init__(
+        self,
+        refuse: Callable[[TraceRequest], bool] = lambda _: False,
+        answer: Callable[[TraceRequest], TracedStep] = traced_of,
+    ) -> None:
+        """Take what is refused and how the rest is answered."""
+        self._refuse, self._answer = refuse, answer
         self.requests: list[TraceRequest] = []
 
     def trace(
@@ -96,7 +105,7 @@ class FakeTracing:
         """Answer every request."""
         self.requests = [TraceRequest.model_validate(r) for r in spec.requests]
         return tuple(
-            Trace(refusal="made up") if self._refuse(r) else Trace(step=traced_of(r))
+            Trace(refusal="made up") if self._refuse(r) else Trace(step=self._answer(r))
             for r in self.requests
         )
 

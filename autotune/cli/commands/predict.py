@@ -40,7 +40,9 @@ def predict(
         str | None,
         typer.Option(help="What this job may use of it, such as 22GiB. Default: all of it."),
     ] = None,
-    headroom: Annotated[str, typer.Option(help="Share of the memory kept free.")] = "5%",
+    headroom: Annotated[
+        str | None, typer.Option(help="Share of the memory kept free. Default: 5%.")
+    ] = None,
     space: Annotated[
         str | None,
         typer.Option(

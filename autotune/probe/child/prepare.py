@@ -100,9 +100,7 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
     on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
     notices: list[str] = []
     lacking = lacking_here(here)
-    options = _resolve_options(
-        job, device, notices, environment.versions, lacking, on_cpu=on_cpu
-    )
+    options = _resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
     out_dir = Path(spec.out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     model, config = _model_facts(job, options, out_dir)

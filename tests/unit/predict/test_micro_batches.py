@@ -60,9 +60,7 @@ def pair_facts(trainer: Trainer) -> Facts:
 def test_pairs_keep_their_prompt_and_both_sides() -> None:
     one = candidate_of(per_device_train_batch_size=1)
     assert (Pair(prompt=40, chosen=30, rejected=50),) == worst_batch(one, pair_facts(Trainer.DPO))
-    assert (Pair(prompt=0, chosen=70, rejected=90),) == worst_batch(
-        one, pair_facts(Trainer.REWARD)
-    )
+    assert (Pair(prompt=0, chosen=70, rejected=90),) == worst_batch(one, pair_facts(Trainer.REWARD))
     cut = one.with_knobs(max_length=50)
     assert (Pair(prompt=20, chosen=30, rejected=20),) == worst_batch(cut, pair_facts(Trainer.DPO))
 

@@ -164,5 +164,3 @@ def test_what_surely_exceeds_the_budget_is_hopeless_and_what_may_fit_is_not() ->
     assert Fit.FITS is prediction.fit(budget_of(2 * peak))
     assert Fit.UNSURE is prediction.fit(budget_of(peak))
     assert Fit.HOPELESS is prediction.fit(budget_of(peak // 2))
-
-
