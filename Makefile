@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Measuring processes share few cores with the test suite here: waiting threads must not spin.
 TEST_ENV := OMP_WAIT_POLICY=passive AUTOTUNE_CACHE=$(CURDIR)/.make/cache HF_HUB_OFFLINE=1
 
-.PHONY: setup demo test check bench-probe bench-search bench-dataset bench-real test-oldest bench-predict gpu-check clean
+.PHONY: setup demo test check bench-probe bench-repeat bench-search bench-dataset bench-real test-oldest bench-predict gpu-check clean
 
 setup: $(READY)
 
@@ -30,11 +30,31 @@ check: $(READY)
 bench-probe: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_probe.py --timeout=3600
 
+# 5 peaks of 5 candidates, 200 probes in a row, 20 pairs of a candidate with itself: 12 minutes.
+bench-repeat: $(READY)
+	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_repeat.py --timeout=3600
+
 bench-search: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_landscape.py tests/bench/bench_search.py --timeout=3600
 
-test-oldest bench-predict gpu-check:
+# The oldest versions pyproject.toml admits, in an environment of their own; needs a package index.
+# torch stays as in constraints.txt: OLDEST_TORCH=2.x tries another.
+OLDEST := .make/oldest
+OLDEST_TESTS := tests/unit tests/formats tests/integration/test_guard.py \
+	tests/integration/test_repeatability.py tests/integration/test_python_api.py
+
+test-oldest:
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python tests/oldest.py $(if $(OLDEST_TORCH),--torch $(OLDEST_TORCH)) > .make/oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .make/oldest.txt -e '.[dev]'
+	$(TEST_ENV) $(OLDEST)/bin/python -m pytest $(OLDEST_TESTS)
+
+bench-predict:
 	@echo "make $@ is not built in this version" >&2; exit 4
+
+# On one NVIDIA GPU; without one a dry run on the CPU. Needs no network once `make setup` is done.
+gpu-check: $(READY)
+	$(TEST_ENV) $(BIN)/python -m tests.gpu.check
 
 bench-real: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_real_data.py --timeout=3600

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
 from autotune.core.result import Result, TrialRecord
-from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_bytes
+from autotune.core.units import parse_bytes, parse_duration, parse_ratio
 from autotune.emit import (
     build_config,
     cpu_overrides,
@@ -47,6 +48,8 @@ from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.load import find_space, read_space, space_hash
 from autotune.spaces.schema import Space
 from autotune.study.assemble import Run, assemble, require_fit
+from autotune.study.budget import budget_of, budget_remark
+from autotune.study.foresight import Foresight, rates_here, trace_candidates
 from autotune.study.plan import EvalRows
 from autotune.study.search import Search
 from autotune.study.session import Limits
@@ -173,7 +176,7 @@ class _Run:
         self._memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
         self._headroom = _headroom(request)
         self._space = read_space(find_space(request.space or self._job.trainer.value))
-        if self._space.trainer != self._job.trainer.value:
+        if not self._space.suits(self._job.trainer):
             raise BadInput(
                 f"the space {self._space.name!r} is for {self._space.trainer}, the job is "
                 f"{self._job.trainer.value}.",
@@ -231,13 +234,21 @@ class _Run:
         facts = facts_of(self._job, prepared, self._out_dir / "prepared")
         fixed = canonical_options(self._request.set_options)
         pinned = {k: facts.job.options[k] for k in fixed if k in facts.job.options}
+        memory = self._memory or self._origin.memory_bytes
+        budget = budget_of(memory, self._headroom, prepared.device)
+        remark = budget_remark(budget, prepared.device)
+        space = enumerate_space(self._space, facts, pinned)
         plan = Plan(
             facts=facts,
             prepared=prepared,
-            budget=_budget(self._memory or self._origin.memory_bytes, self._headroom, prepared),
-            space=enumerate_space(self._space, facts, pinned),
+            budget=budget,
+            space=space,
             limits=self._limits,
-            notices=_notices(self._origin, prepared, self._why_cold),
+            notices=(
+                *((remark,) if remark else ()),
+                *_notices(self._origin, prepared, self._why_cold),
+                *space.notices,
+            ),
         )
         self._watch.planned(plan)
         return plan
@@ -263,7 +274,11 @@ class _Run:
             out_dir=str(self._out_dir.resolve()),
             notices=plan.notices,
         )
-        make = Search if self._repeats is None else partial(Single, repeats=self._repeats)
+        make = (
+            partial(Search, look_ahead=partial(self._look_ahead, plan, runner))
+            if self._repeats is None
+            else partial(Single, repeats=self._repeats)
+        )
         self._search = make(
             facts=plan.facts,
             space=plan.space,
@@ -275,7 +290,30 @@ class _Run:
             limits=self._limits,
             observer=self,
             eval_rows=_eval_rows(plan.prepared),
+            has_weights=plan.prepared.model.has_weights,
         )
+
+    def _look_ahead(
+        self, plan: Plan, runner: Runner, candidates: Sequence[Candidate], seconds: float
+    ) -> Foresight | None:
+        """Have candidates traced; a tracer that fails costs the predictions and not the run."""
+        self._watch.stage(f"predicting {len(candidates)} candidates (steps on fake tensors)")
+        versions = plan.prepared.environment.versions
+        try:
+            rates = rates_here(plan.prepared.device, versions["torch"], cache_dir(), runner)
+            foreseen, _ = trace_candidates(
+                candidates,
+                plan.facts,
+                plan.prepared.model.model_dir,
+                runner,
+                seconds=seconds,
+                tick=self._watch.tick,
+                tell=self._watch.progress,
+            )
+        except ToolFailure as error:
+            self._watch.stage(f"no predictions: {error.message}")
+            return None
+        return Foresight(plan.facts, rates, foreseen) if foreseen else None
 
     def _go(self) -> Result:
         assert self._search is not None
@@ -299,6 +337,8 @@ class _Run:
             speedup=self._search.speedup,
             seconds=self._earlier_s + time.monotonic() - self._start,
             interrupted=interrupted,
+            predictions=self._search.predictions(),
+            gated=self._search.gated(),
         )
         if self._repeats is not None:
             return alone(result, self._search.speedup)
@@ -353,6 +393,8 @@ def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
         positions=prepared.model.positions,
         moe=prepared.model.moe,
         versions=prepared.environment.versions,
+        lacking=prepared.lacking,
+        traits=prepared.model.traits,
     )
 
 
@@ -374,26 +416,13 @@ def _limits(request: Request) -> Limits:
     )
 
 
-def _headroom(request: Request) -> float:
+def _headroom(request: Request) -> float | None:
+    if request.headroom is None:
+        return None
     ratio = parse_ratio(request.headroom, "--headroom")
     if ratio >= 1.0:
         raise BadInput("--headroom is 100 %, which leaves nothing to train in.", "5% is usual.")
     return ratio
-
-
-def _budget(memory: int | None, headroom: float, prepared: Prepared) -> Budget:
-    device = prepared.device
-    if memory is not None and memory > device.total_bytes:
-        raise BadInput(
-            f"--memory is {show_bytes(memory)}, {device.name} has "
-            f"{show_bytes(device.total_bytes)}.",
-            "Give what this job may use of the device.",
-        )
-    return Budget(
-        total_bytes=device.free_bytes if memory is None else memory,
-        headroom_ratio=headroom,
-        explicit=memory is not None,
-    )
 
 
 def _notices(origin: Origin, prepared: Prepared, why_cold: str) -> tuple[str, ...]:
@@ -437,12 +466,12 @@ class Tuned:
 
     @property
     def config(self) -> Any:
-        """The chosen configuration as a ready ``SFTConfig``."""
+        """The chosen configuration as the trainer's ready ``SFTConfig``, ``DPOConfig``, ..."""
         return build_config(self.result, **cpu_overrides(self.result))
 
     @property
     def trainer_kwargs(self) -> dict[str, Any]:
-        """Keywords such that ``SFTTrainer(**tuned.trainer_kwargs)`` is ready to train."""
+        """Keywords such that TRL's trainer, ``SFTTrainer(**kwargs)``, is ready to train."""
         return trainer_kwargs(self.result, **cpu_overrides(self.result))
 
 

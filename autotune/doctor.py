@@ -1,20 +1,25 @@
 """Examines this machine: which ways of measuring work here, and what knobs lack.
 
 Proves by doing: a warm fork and a cold start both run a parallel matrix product, a cap on memory
-is set and must bite.
+is set and must bite. Measures how fast the devices are and keeps that for predictions.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from autotune.core.environment import Environment
+from autotune.core.environment import Device, Environment
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen
+from autotune.core.rates import Rates
 from autotune.intake.job import cache_dir
+from autotune.predict.devices.measured import write_rates
 from autotune.probe.launch import ColdLauncher, Launcher, WarmServer
+from autotune.probe.meters.driver import Driver, DriverRefused, Identity
+from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.protocol import InspectSpec, Request
 from autotune.probe.runner import Finished, Runner
 
@@ -53,12 +58,14 @@ class Diagnosis(Frozen):
         checks: what was tried.
         missing: optional packages that are absent, with the knobs that need them.
         cache_dir: folder of caches shared between runs.
+        rates: how fast the devices are; empty when that could not be measured.
     """
 
     environment: Environment
     checks: tuple[Check, ...]
     missing: tuple[str, ...]
     cache_dir: str
+    rates: tuple[Rates, ...] = ()
 
 
 def diagnose() -> Diagnosis:
@@ -71,12 +78,14 @@ def diagnose() -> Diagnosis:
         warm_dir, cold_dir = Path(folder) / "warm", Path(folder) / "cold"
         for made in (warm_dir, cold_dir):
             made.mkdir()
-        cold = _try(ColdLauncher(), cold_dir)
-        warm = _try(WarmServer(warm_dir), warm_dir)
-    found = [done.reply.environment for done in (warm, cold) if done.reply]
-    environment = next((e for e in found if e is not None), None)
+        cold = _try(ColdLauncher(), cold_dir, ())
+        warm = _try(WarmServer(warm_dir), warm_dir, ("auto", "cpu"))
+    replies = [done.reply for done in (warm, cold) if done.reply]
+    environment = next((r.environment for r in replies if r.environment is not None), None)
     if environment is None:
         raise ToolFailure("no measuring process can be started here.", "Is torch installed?")
+    rates = next((r.rates for r in replies if r.rates), ())
+    _keep(rates, environment)
     checks = [
         _start_check("warm probes (forked from a process that imported the libraries)", warm),
         _start_check("cold probes (a fresh process each)", cold),
@@ -87,13 +96,7 @@ def diagnose() -> Diagnosis:
         ),
     ]
     gpus = [d for d in environment.devices if d.kind == "cuda"]
-    checks.append(
-        Check(
-            name="memory of GPU probes",
-            works=bool(gpus),
-            detail="torch's allocator and NVML" if gpus else "torch sees no GPU",
-        )
-    )
+    checks += gpu_checks(gpus, NvmlDriver())
     missing = [
         f"{package} is not installed: needed for {knobs} (pip install 'autotune[{package}]')"
         for module, package, knobs in _OPTIONAL
@@ -106,25 +109,57 @@ def diagnose() -> Diagnosis:
         checks=tuple(checks),
         missing=tuple(missing),
         cache_dir=str(cache_dir()),
+        rates=rates,
     )
 
 
-def _try(launcher: Launcher, folder: Path) -> Finished:
+def _keep(rates: tuple[Rates, ...], environment: Environment) -> None:
+    """Store measured rates where predictions look for them."""
+    by_name = {device.name: device for device in environment.devices}
+    for one in rates:
+        write_rates(cache_dir(), by_name[one.device], environment.versions["torch"], one)
+
+
+def gpu_checks(gpus: list[Device], driver: Driver) -> list[Check]:
+    """Ask what can be read of every GPU's memory; torch's allocator always can.
+
+    Args:
+        gpus: the GPUs torch sees.
+        driver: the driver library.
+    """
+    if not gpus:
+        return [Check(name="memory of GPU probes", works=False, detail="torch sees no GPU")]
+    checks = []
+    for gpu in gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        identity = Identity.of(gpu.uuid, gpu.pci_bus_id, visible, gpu.index or 0)
+        detail = "torch's allocator, and the driver's figures of device and clocks (NVML)"
+        try:
+            driver.memory(driver.open(identity))
+        except DriverRefused as refused:
+            detail = f"torch's allocator only; driver-level memory is unavailable ({refused})"
+        if gpu.unified:
+            detail += "; shared with the system"
+        checks.append(Check(name=f"memory of probes on {gpu.label}", works=True, detail=detail))
+    return checks
+
+
+def _try(launcher: Launcher, folder: Path, rates: tuple[str, ...]) -> Finished:
     with Runner(launcher, folder) as runner:
         try:
             if isinstance(launcher, WarmServer) and (unsafe := launcher.wait_ready()):
                 raise ToolFailure(unsafe)
-            return runner.run(
-                Request(spec=InspectSpec(matmul=True)), name="inspect", deadline_s=_DEADLINE_S
-            )
+            spec = InspectSpec(matmul=True, rates=rates)
+            return runner.run(Request(spec=spec), name="inspect", deadline_s=_DEADLINE_S)
         except ToolFailure as error:
             return Finished(1, False, 0.0, None, None, Path(str(error)))
 
 
 def _start_check(name: str, done: Finished) -> Check:
     works = done.reply is not None and done.reply.failure is None
-    if works:
-        detail = f"a process answered in {done.wall_seconds:.2f} s"
+    if done.reply is not None and works:
+        measured = ", rates measured" if done.reply.rates else ""
+        detail = f"a process answered in {done.wall_seconds:.2f} s{measured}"
     elif done.timed_out:
         detail = f"hung for {done.wall_seconds:.0f} s"
     else:

@@ -21,7 +21,7 @@ from autotune.core.advice import (
     sensible_lengths,
 )
 from autotune.core.errors import BadInput
-from autotune.core.job import Job, Trainer
+from autotune.core.job import Job
 from autotune.core.length_report import LengthReport
 from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
@@ -32,8 +32,6 @@ from autotune.probe.progress import and_progress
 from autotune.probe.protocol import Prepared, PrepareSpec
 from autotune.probe.runner import Runner
 
-#: Trainers whose rows can be prepared, whether or not they can be probed.
-PROFILED_TRAINERS = (Trainer.SFT, Trainer.DPO, Trainer.REWARD, Trainer.KTO)
 _DEADLINE_S = 6 * 3600.0
 
 
@@ -55,7 +53,7 @@ def profile_rows(
     if sample_rows is not None and sample_rows < 1:
         raise BadInput(f"--sample is {sample_rows}, expected at least 1.")
     watch = watcher or Watcher()
-    job, origin = build_job(request, PROFILED_TRAINERS)
+    job, origin = build_job(request)
     with tempfile.TemporaryDirectory(prefix="autotune-profile-") as folder:
         home = Path(folder)
         prepared = _prepare(job, origin, home, sample_rows, watch)

@@ -50,8 +50,7 @@ def print_result(result: Result, console: Console) -> None:
             f"      memory measured on the worst batch: {max(measured.worst_tokens)} tokens in its "
             f"longest row{f' (rows {named}, ...)' if named else ''}"
         )
-    if result.verification:
-        lines.append(f"      {result.verification}")
+    lines += [f"      {shown}" for shown in (result.equivalence, result.verification) if shown]
     if result.pays_back_seconds is not None:
         lines.append(
             f"      the search took {show_duration(result.search_seconds)}; it has paid for itself "

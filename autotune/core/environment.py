@@ -14,6 +14,9 @@ class Device(Frozen):
         name: the maker's name of it.
         total_bytes: its memory (system memory on CPU, or the cgroup's limit when lower).
         free_bytes: what nobody holds now.
+        unified: whether its memory is the system's, so that host allocations compete for it.
+        uuid: UUID as CUDA gives it, without prefix; None on CPU or where it gives none.
+        pci_bus_id: such as ``0000:3b:00.0``; None on CPU or where it is not known.
         capability: CUDA compute capability such as ``9.0``; None on CPU.
         bf16: whether bfloat16 is computed natively or at least supported by torch there.
         cores: cores this process may run on (CPU).
@@ -27,11 +30,19 @@ class Device(Frozen):
     capability: str | None = None
     bf16: bool = True
     cores: int | None = None
+    unified: bool = False
+    uuid: str | None = None
+    pci_bus_id: str | None = None
 
     @property
     def label(self) -> str:
         """``cpu`` or ``cuda:0``."""
         return self.kind if self.index is None else f"{self.kind}:{self.index}"
+
+    @property
+    def others_bytes(self) -> int:
+        """What other processes hold of it."""
+        return max(0, self.total_bytes - self.free_bytes)
 
 
 class Environment(Frozen):

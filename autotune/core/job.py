@@ -35,9 +35,19 @@ PROBED_TRAINERS = (Trainer.SFT, Trainer.DPO, Trainer.REWARD, Trainer.KTO)
 
 Objective = Literal["throughput", "memory", "length"]
 
-#: Classes of change a candidate may make; the first two are searched without asking.
-DEFAULT_CHANGES = frozenset({"neutral", "data"})
-ALLOWABLE = ("peft", "quantization", "dtype", "mixing", "longer", "effective-batch", "optimizer")
+#: Words of ``--allow``: what may change beyond the order and the cut of the rows.
+ALLOWABLE = (
+    "peft",
+    "quantization",
+    "dtype",
+    "optimizer",
+    "loss",
+    "attention",
+    "batch-split",
+    "mixing",
+    "longer",
+    "effective-batch",
+)
 
 
 class DatasetSource(Frozen):

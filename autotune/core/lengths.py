@@ -158,8 +158,9 @@ class Lengths:
         if self.drops_longer:
             return np.where(self.tokens <= max_length, self.labels, 0)
         if self.chosen is not None and self.rejected is not None:
-            sides = (self.chosen, self.rejected)
-            return sum(np.maximum(np.minimum(side, max_length) - first, 0) for side in sides)
+            cut = [np.minimum(side, max_length) for side in (self.chosen, self.rejected)]
+            both: IntArray = np.maximum(cut[0] - first, 0) + np.maximum(cut[1] - first, 0)
+            return both
         within: IntArray = np.minimum(self.labels, np.maximum(self.cut(max_length) - first, 0))
         return within
 

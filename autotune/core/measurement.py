@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from autotune.core.device_state import DeviceState
+from autotune.core.equivalence import Compared
 from autotune.core.job import Frozen
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending
@@ -87,6 +89,8 @@ class Measurement(Frozen):
         evaluated: whether a verification ran an evaluation.
         documents_mix: whether documents flattened into one row see each other; None where rows
             are not flattened.
+        device_state: clocks and temperature of the device while steps were timed (a verification:
+            while it ran); None on a CPU.
         precompute: the one-off pass over the reference; None when there was none.
         trained_modules: modules with trained parameters; None when nobody counted.
         unreached_modules: those no gradient reached in the memory phase.
@@ -113,6 +117,7 @@ class Measurement(Frozen):
     saved: bool = False
     evaluated: bool = False
     documents_mix: bool | None = None
+    device_state: DeviceState | None = None
     precompute: Precompute | None = None
     trained_modules: int | None = None
     unreached_modules: tuple[str, ...] = ()
@@ -128,6 +133,7 @@ class ProbeReport(Frozen):
         peak_rss_bytes: highest resident memory of the child seen by the parent.
         log_file: the child's output.
         needed_bytes: least memory the candidate is known to need, when it did not fit.
+        compared: one update beside the reference's; None unless the process was asked for that.
     """
 
     schema_version: Literal[1] = 1
@@ -137,3 +143,4 @@ class ProbeReport(Frozen):
     peak_rss_bytes: int | None = None
     log_file: str | None = None
     needed_bytes: int | None = None
+    compared: Compared | None = None

@@ -33,3 +33,32 @@ class Peaks(Frozen):
             if b is not None
         ]
         return max(known) if known else None
+
+
+def highest(later: Peaks, earlier: Peaks, allocated_bytes: int | None = None) -> Peaks:
+    """Return the larger of two phases' peaks, number by number.
+
+    Args:
+        later: the phase whose reasons and retries are kept.
+        earlier: the phase before it.
+        allocated_bytes: allocated peak that was watched on its own and stands for both; None
+            takes the larger of theirs.
+    """
+
+    def larger(name: str) -> int | None:
+        known = [v for v in (getattr(later, name), getattr(earlier, name)) if v is not None]
+        return max(known) if known else None
+
+    absent = dict(later.absent)
+    allocated = larger("allocated_bytes")
+    if allocated_bytes is not None:
+        allocated = allocated_bytes
+        absent.pop("allocated", None)
+    return Peaks(
+        allocated_bytes=allocated,
+        reserved_bytes=larger("reserved_bytes"),
+        process_bytes=larger("process_bytes"),
+        device_used_bytes=larger("device_used_bytes"),
+        absent=absent,
+        allocation_retries=later.allocation_retries,
+    )

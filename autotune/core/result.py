@@ -12,6 +12,7 @@ from autotune.core.environment import Device, Environment
 from autotune.core.errors import BadInput
 from autotune.core.job import Budget, Frozen, Job
 from autotune.core.measurement import ProbeReport
+from autotune.core.prediction import Prediction
 from autotune.core.profile import DatasetProfile
 
 SCHEMA_VERSION = 1
@@ -64,10 +65,12 @@ class TrialRecord(Frozen):
             without packing does not cut by itself); None when no row has to be cut.
         changes: class of change against the reference (neutral, data, mixing, model).
         role: ``baseline`` (the user's own config), ``search``, ``confirmation`` (measured in turns
-            with the reference) or ``verification`` (the longer look before it is emitted).
+            with the reference), ``guard`` (one update beside the reference's) or ``verification``
+            (the longer look before it is emitted).
         report: how the probe ended and what it measured.
         estimate: what that means for the whole data set; None when it did not fit.
         note: what should be known of it, e.g. that it mixes documents.
+        prediction: what was expected of it before it was probed; None when nothing was.
     """
 
     number: int
@@ -76,10 +79,11 @@ class TrialRecord(Frozen):
     env: dict[str, str] = {}
     pretruncate_tokens: int | None = None
     changes: str
-    role: Literal["baseline", "search", "confirmation", "verification"]
+    role: Literal["baseline", "search", "confirmation", "guard", "verification"]
     report: ProbeReport
     estimate: Estimate | None = None
     note: str = ""
+    prediction: Prediction | None = None
 
 
 class Skipped(Frozen):
@@ -131,6 +135,8 @@ class Result(Frozen):
         chosen_because: one sentence.
         verification: what the longer look at the chosen candidate showed; empty when there was
             none.
+        equivalence: what one update of the chosen candidate beside the reference's showed, or why
+            the two cannot be compared; empty when there was nothing to compare.
         speedup: best against reference.
         skipped: what was not tried and why.
         overrides: options of the user that probes replaced and the emitted files restore.
@@ -139,6 +145,10 @@ class Result(Frozen):
         pays_back_seconds: training time after which it has paid for itself; None if never.
         out_dir: folder the run wrote to.
         interrupted: whether the search was stopped early.
+        predictions: what is expected of every candidate that was traced, corrected by all probes,
+            fastest first; empty when tracing would not have paid.
+        gated: keys of candidates that were not probed because their prediction is beyond the
+            budget, its error band included.
     """
 
     schema_version: Literal[1] = 1
@@ -155,6 +165,7 @@ class Result(Frozen):
     best: str | None
     chosen_because: str
     verification: str = ""
+    equivalence: str = ""
     speedup: Ratio | None
     skipped: tuple[Skipped, ...] = ()
     overrides: dict[str, Any] = {}
@@ -163,6 +174,8 @@ class Result(Frozen):
     pays_back_seconds: float | None = None
     out_dir: str
     interrupted: bool = False
+    predictions: tuple[Prediction, ...] = ()
+    gated: tuple[str, ...] = ()
     eval_profile: DatasetProfile | None = None
 
     def trial_of(self, key: str | None) -> TrialRecord | None:

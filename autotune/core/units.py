@@ -6,6 +6,7 @@ Inside autotune every size is bytes, every duration seconds, every share a ratio
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from autotune.core.errors import BadInput
 
@@ -80,6 +81,14 @@ def show_bytes(value: int) -> str:
     if abs(value) < 2**30:
         return f"{value / 2**20:,.1f} MiB"
     return f"{value / 2**30:,.2f} GiB"
+
+
+def show_alike(values: Iterable[int]) -> list[str]:
+    """Write bytes that are read beside each other in one unit: that of the largest."""
+    known = list(values)
+    if max(map(abs, known), default=0) < 2**30:
+        return [show_bytes(value) for value in known]
+    return [f"{value / 2**30:,.2f} GiB" for value in known]
 
 
 def show_duration(seconds: float) -> str:

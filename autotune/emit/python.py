@@ -88,7 +88,7 @@ def _imports(settings: Settings) -> str:
     if _quantization(settings) is not None:
         third.append("from transformers import BitsAndBytesConfig")
     # isort's order: constants, classes, functions.
-    ordered = sorted(names, key=lambda n: (not n[0].isupper(), n))
+    ordered = sorted(names, key=lambda n: (not n[0].isupper(), n.lower()))
     third.append(f"from trl import {', '.join(ordered)}")
     needs_os = bool(settings.env) or any(s in settings.config_options for s in SECRETS)
     lines = ["import argparse", *(["import os"] if needs_os else []), "from typing import Any", ""]

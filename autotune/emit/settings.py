@@ -24,9 +24,9 @@ from autotune.emit.changes import (
 )
 from autotune.emit.location import Location, locate_rows
 from autotune.emit.values import typed
-from autotune.emit.variables import merge_env
 from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.translate import STEP_COUNTED
+from autotune.knobs.variables import merge_env
 from autotune.knobs.versions import RENAMED
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import time
 from pathlib import Path
 
 from autotune.core.errors import BadInput
 from autotune.core.job import Job
 from autotune.intake.request import Request
-from autotune.study.storage import is_held
+from autotune.study.ownership import is_held
 
 #: Parent of the folders of runs without ``--out``.
 RUNS_DIR = "autotune-runs"
@@ -53,8 +54,11 @@ def open_folder(request: Request, job: Job) -> Path:
         out_dir.rename(_replaced(out_dir))
     try:
         out_dir.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out_dir).close()
     except OSError as error:
-        raise BadInput(f"the folder {out_dir} cannot be made: {error}") from error
+        raise BadInput(
+            f"the folder {out_dir} cannot be made or written to: {error}.", "Choose another --out."
+        ) from error
     return out_dir
 
 

@@ -30,7 +30,8 @@ class Request:
         space: name or file of a search space; None is the trainer's own.
         device: ``auto``, ``cpu`` or ``cuda[:i]``.
         memory: budget such as ``22GiB``; None is what is free on the device.
-        headroom: share kept free, such as ``5%``.
+        headroom: share kept free, such as ``5%``; None is 5 %, and 15 % of memory that a GPU
+            shares with the system.
         objective: ``throughput``, ``memory`` or ``length``.
         min_retention: least share of reference label tokens kept.
         effective_batch: sequences per update; None keeps the config's.
@@ -58,7 +59,7 @@ class Request:
     space: str | None = None
     device: str = "auto"
     memory: str | None = None
-    headroom: str = "5%"
+    headroom: str | None = None
     objective: str = "throughput"
     min_retention: str = "99%"
     effective_batch: int | None = None

@@ -1,17 +1,38 @@
-"""What a candidate changes against the reference: a function of trainer, loss, model and data.
+"""What a candidate changes against the user's config: by trainer, loss, model and data.
 
-Never of the knob's name alone (DESIGN.md 5.5): the batch split is neutral on a dense model and not
-on one whose auxiliary loss is computed per micro-batch.
+Never by the knob's name alone (DESIGN.md 5.5): the batch split is neutral on a dense model and not
+on one whose auxiliary loss is computed per micro-batch. Every change beyond neutral and data has
+the word of ``--allow`` that accepts it.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from autotune.core.candidate import Candidate
+from autotune.core.candidate import Candidate, Value
+from autotune.core.job import Trainer
+from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.facts import Facts
 
 Change = Literal["neutral", "data", "mixing", "model"]
+
+#: Optimizers that compute the same update in the same precision.
+_ADAMW = ("adamw_torch", "adamw_torch_fused")
+#: Spellings of one loss (trl/trainer/sft_config.py).
+_NLL = ("nll", "chunked_nll")
+#: DPO losses that look at a micro-batch as a whole: sorted rows, running means, a mean over tokens
+#: (trl/trainer/dpo_trainer.py, ``_compute_loss``).
+_BATCH_LOSSES = frozenset({"aot", "aot_unpaired", "bco_pair", "sft"})
+#: Knobs whose every other choice changes the model, and the word that accepts it.
+_WORDS = {
+    "peft": "peft",
+    "lora_r": "peft",
+    "lora_target_modules": "peft",
+    "quantization": "quantization",
+    "dtype": "dtype",
+    "optim": "optimizer",
+    "loss_type": "loss",
+}
 
 
 def change_class(candidate: Candidate, facts: Facts) -> Change:
@@ -21,13 +42,65 @@ def change_class(candidate: Candidate, facts: Facts) -> Change:
         candidate: a canonical candidate.
         facts: job, rows and machine; the reference rows are cut at ``facts.reference_length``.
     """
-    if candidate.get("packing") == "wrapped":
-        return "mixing"
-    if facts.moe and _splits_differently(candidate, facts):
-        return "model"
-    if _packs_differently(candidate, facts) or _cuts_differently(candidate, facts):
-        return "data"
-    return "neutral"
+    words = words_for(candidate, facts)
+    if words:
+        return "mixing" if words == ("mixing",) else "model"
+    changes_rows = (
+        _packs_differently(candidate, facts)
+        or _cuts_differently(candidate, facts)
+        or _orders_differently(candidate, facts)
+    )
+    return "data" if changes_rows else "neutral"
+
+
+def words_for(candidate: Candidate, facts: Facts) -> tuple[str, ...]:
+    """Return the words of ``--allow`` a candidate needs, each once; empty for neutral and data.
+
+    Args: as `change_class`.
+    """
+    words = [word_for(name, choice, facts) for name, choice in candidate.knobs.items()]
+    if _split_counts(facts) and _splits_differently(candidate, facts):
+        words.append("batch-split")
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+def word_for(name: str, choice: Value, facts: Facts) -> str:
+    """Return the word of ``--allow`` that one choice of a knob needs; empty when none.
+
+    Args:
+        name: a knob.
+        choice: one of its choices.
+        facts: job, rows and machine.
+    """
+    if name == "packing":
+        return "mixing" if choice == "wrapped" else ""
+    own = _own(name, facts)
+    if choice == own:
+        return ""
+    if name == "attn_implementation":
+        # Only some implementations have these, and the loss differs where one has not.
+        return "attention" if facts.traits & {"softcap", "dropout"} else ""
+    alike = {"optim": _ADAMW, "loss_type": _NLL}.get(name, ())
+    if choice in alike and own in alike:
+        return ""
+    return _WORDS.get(name, "")
+
+
+def _own(name: str, facts: Facts) -> Value:
+    row = BY_NAME.get(name)
+    return None if row is None else row.read(facts)
+
+
+def _split_counts(facts: Facts) -> bool:
+    """Whether the gradient depends on how an update is split into micro-batches."""
+    trainer, loss = facts.job.trainer, facts.option("loss_type")
+    if facts.moe and facts.option("router_aux_loss_coef") != 0.0 and trainer is not Trainer.REWARD:
+        return True
+    if trainer is Trainer.KTO:
+        return bool(loss != "apo_zero_unpaired")
+    if trainer is Trainer.DPO:
+        return bool(_BATCH_LOSSES & set([loss] if isinstance(loss, str) else loss or ()))
+    return False
 
 
 def _splits_differently(candidate: Candidate, facts: Facts) -> bool:
@@ -51,3 +124,8 @@ def _cuts_differently(candidate: Candidate, facts: Facts) -> bool:
     mine_cut = longest if mine is None else min(int(mine), longest)
     theirs_cut = longest if theirs is None else min(int(theirs), longest)
     return mine_cut != theirs_cut
+
+
+def _orders_differently(candidate: Candidate, facts: Facts) -> bool:
+    own = facts.option("train_sampling_strategy")
+    return bool(candidate.get("train_sampling_strategy", own) != own)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from autotune.core.environment import Device
 from autotune.core.job import Job
-from autotune.core.lengths import Lengths
+from autotune.core.lengths import IntArray, Lengths
 from autotune.core.packing import pack
 
 
@@ -27,6 +30,10 @@ class Facts:
         positions: longest sequence the model takes; None when unlimited.
         moe: whether the model routes tokens to experts.
         versions: installed versions by distribution name.
+        lacking: why each capability this machine does not have is not there, by the names
+            ``autotune.knobs.needs`` and the knob table use.
+        traits: what sets the model apart: ``softcap`` and ``dropout`` (of the attention),
+            ``no-sdpa`` (it has none), ``no-lora-targets`` (PEFT has no list for it).
     """
 
     job: Job
@@ -36,11 +43,23 @@ class Facts:
     positions: int | None
     moe: bool
     versions: Mapping[str, str]
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    traits: frozenset[str] = frozenset()
     _packed_rows: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
 
     def option(self, name: str) -> Any:
         """Return the user's value of an option, else TRL's default."""
         return self.job.options.get(name, self.defaults.get(name))
+
+    @cached_property
+    def distinct_lengths(self) -> IntArray:
+        """Every token length the rows have, once, ascending: int64[m]."""
+        return np.unique(self.lengths.tokens)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the rows are an iterable that is never all there."""
+        return bool(self.option("dataset_streaming") or self.option("streaming"))
 
     @property
     def reference_length(self) -> int:

@@ -1,7 +1,7 @@
-"""Which optional packages the user's own options need; checked once, before the first probe.
+"""What options ask of machine and packages; checked once, before the first probe.
 
-A literal table; it imports nothing and looks nothing up. Whether a package is there is for the
-caller to find out.
+Literal tables and pure functions; nothing is imported and nothing looked up here. Whether a
+package is there and works is found out by the preparing process (``probe.child.capabilities``).
 """
 
 from __future__ import annotations
@@ -10,19 +10,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.core.candidate import Value
+from autotune.knobs.facts import Facts
+from autotune.knobs.knob import Knob
+from autotune.knobs.versions import unavailable
+
+#: Capability -> the package it is, which is also the name of autotune's extra, and its module.
+PACKAGES: Mapping[str, str] = {
+    "bitsandbytes": "bitsandbytes",
+    "flash-attn": "flash_attn",
+    "kernels": "kernels",
+    "liger-kernel": "liger_kernel",
+    "deepspeed": "deepspeed",
+    "vllm": "vllm",
+}
+
 
 @dataclass(frozen=True)
 class Need:
-    """An optional package some option needs.
+    """An optional package some option of the user's needs.
 
     Args:
-        package: distribution name, which is also the name of autotune's extra.
-        module: what is imported.
+        package: distribution name, a key of `PACKAGES`.
         asks: returns the option that needs it, as ``name=value``; empty when none does.
     """
 
     package: str
-    module: str
     asks: Callable[[Mapping[str, Any]], str]
 
 
@@ -35,7 +48,10 @@ def _flag(*names: str) -> Callable[[Mapping[str, Any]], str]:
 
 def _text(name: str, *parts: str) -> Callable[[Mapping[str, Any]], str]:
     def asks(options: Mapping[str, Any]) -> str:
+        kwargs = options.get("model_init_kwargs")
         value = options.get(name)
+        if isinstance(kwargs, Mapping):
+            value = kwargs.get(name, value)
         found = value is not None and any(p in str(getattr(value, "value", value)) for p in parts)
         return f"{name}={getattr(value, 'value', value)}" if found else ""
 
@@ -52,28 +68,63 @@ def _init(name: str) -> Callable[[Mapping[str, Any]], str]:
 
 
 NEEDS: tuple[Need, ...] = (
-    Need("bitsandbytes", "bitsandbytes", _flag("load_in_4bit", "load_in_8bit")),
-    Need("bitsandbytes", "bitsandbytes", _text("optim", "8bit", "paged")),
-    Need("flash-attn", "flash_attn", _text("attn_implementation", "flash_attention_")),
-    Need("kernels", "kernels", _text("attn_implementation", "/")),
-    Need("kernels", "kernels", _init("use_kernels")),
-    Need("liger-kernel", "liger_kernel", _flag("use_liger_kernel")),
-    Need("deepspeed", "deepspeed", _flag("deepspeed")),
-    Need("vllm", "vllm", _flag("use_vllm")),
+    Need("bitsandbytes", _flag("load_in_4bit", "load_in_8bit")),
+    # torch's own 8-bit optimizers (adamw_torch_8bit) are torchao's, which autotune does not offer
+    Need("bitsandbytes", _text("optim", "w_8bit", "x_8bit", "n_8bit", "bnb", "paged")),
+    Need("flash-attn", _text("attn_implementation", "flash_attention_")),
+    Need("kernels", _text("attn_implementation", "/")),
+    Need("kernels", _init("use_kernels")),
+    Need("liger-kernel", _flag("use_liger_kernel")),
+    Need("deepspeed", _flag("deepspeed")),
+    Need("vllm", _flag("use_vllm")),
 )
 
 
 def missing_package(
-    options: Mapping[str, Any], installed: Callable[[str], bool]
+    options: Mapping[str, Any], lacking: Mapping[str, str]
 ) -> tuple[Need, str] | None:
-    """Return the first need of the options that is not met, and the option that has it.
+    """Return the first need of the user's options that is not met, and the option that has it.
 
     Args:
         options: TRL options with their final values.
-        installed: whether a module can be imported.
+        lacking: why each capability this machine does not have is not there, by name.
     """
     for need in NEEDS:
         option = need.asks(options)
-        if option and not installed(need.module):
+        if option and need.package in lacking:
             return need, option
     return None
+
+
+def lacks(knob: Knob, choice: Value, facts: Facts) -> str:
+    """Return what this machine lacks for a choice, in words; empty when nothing.
+
+    Args:
+        knob: a row of the table.
+        choice: one of its choices.
+        facts: job, versions, device and what the machine lacks.
+    """
+    reasons = (_missing(capability, facts) for capability in knob.needs.get(choice, ()))
+    return next((reason for reason in reasons if reason), "")
+
+
+def why_not(knob: Knob, choice: Value, facts: Facts) -> str:
+    """Return why a choice is not offered on this machine and these versions; empty when it is.
+
+    Args: as `lacks`.
+    """
+    reason = lacks(knob, choice, facts)
+    return reason or unavailable(knob.name, choice, facts.job.trainer, facts.versions) or ""
+
+
+def _missing(capability: str, facts: Facts) -> str:
+    """Return why a capability is not there; empty when it is."""
+    if capability == "accelerator":
+        on_cpu = facts.device.kind == "cpu"
+        return "it needs an accelerator; this job runs on the CPU" if on_cpu else ""
+    if capability == "memory of its own" and facts.device.unified:
+        return "it is pointless here: the device's memory is shared with the system"
+    if capability == "bf16":
+        kind = f"{facts.device.name} (compute capability {facts.device.capability})"
+        return "" if facts.device.bf16 else f"{kind} has no bf16"
+    return facts.lacking.get(capability, "")

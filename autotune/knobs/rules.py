@@ -1,7 +1,8 @@
-"""One function per validity rule: what the installed TRL would refuse, ignore or change.
+"""The verdict on a candidate: what TRL would refuse, and what the user did not agree to.
 
-Each rule takes the facts and a canonical candidate and returns None when it has nothing against
-it, else a reason a person reads. Invalid candidates never cost a probe.
+One function per rule; each takes the facts and a canonical candidate and returns None when it has
+nothing against it, else a reason a person reads. What TRL refuses is in rules_rows.py and
+rules_model.py, what the user asked for is here. Invalid candidates never cost a probe.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
-from autotune.core.job import ALLOWABLE, DEFAULT_CHANGES
 from autotune.core.units import show_ratio
-from autotune.knobs.changes import change_class
+from autotune.knobs.changes import words_for
 from autotune.knobs.facts import Facts
+from autotune.knobs.rules_model import MODEL_RULES, versions_want_it
+from autotune.knobs.rules_rows import ROW_RULES, batch_within_the_rows, length_within_positions
 from autotune.knobs.translate import EFFECTIVE_BATCH_TOLERANCE, settings
 
 Rule = Callable[[Candidate, Facts], str | None]
@@ -34,64 +36,6 @@ class Verdict:
     reason: str = ""
 
 
-def packing_needs_a_length(candidate: Candidate, facts: Facts) -> str | None:
-    """TRL: "When packing is enabled, `max_length` can't be `None`"."""
-    if candidate.get("packing", "none") != "none" and candidate.get("max_length") is None:
-        return "packing needs a max_length: it is the length of a packed row"
-    return None
-
-
-def length_within_positions(candidate: Candidate, facts: Facts) -> str | None:
-    """A row, its pad multiple included, must not be longer than the model's positions."""
-    length = candidate.get("max_length")
-    if facts.positions is None or not isinstance(length, int):
-        return None
-    # Packed rows are filled up to max_length; other rows are as long as they are.
-    packed = candidate.get("packing", "none") != "none"
-    widest = length if packed else min(length, facts.lengths.longest)
-    if widest > facts.positions:
-        return (
-            f"max_length {length} lets rows be {widest} tokens long, beyond the model's "
-            f"{facts.positions} positions"
-        )
-    multiple = candidate.get("pad_to_multiple_of")
-    if isinstance(multiple, int) and multiple > 0:
-        padded = -(-widest // multiple) * multiple
-        if padded > facts.positions:
-            return (
-                f"pad_to_multiple_of {multiple} widens {widest} tokens to {padded}, beyond the "
-                f"model's {facts.positions} positions"
-            )
-    return None
-
-
-def selective_is_not_reentrant(candidate: Candidate, facts: Facts) -> str | None:
-    """TRL refuses selective checkpointing with ``use_reentrant``."""
-    kwargs = facts.option("gradient_checkpointing_kwargs") or {}
-    if candidate.get("gradient_checkpointing") == "selective" and kwargs.get("use_reentrant"):
-        return "selective checkpointing is non-reentrant and the config sets use_reentrant"
-    return None
-
-
-def offloading_needs_an_accelerator(candidate: Candidate, facts: Facts) -> str | None:
-    """TRL's offloading context needs CUDA streams and raises on the CPU."""
-    if candidate.get("activation_offloading") and facts.device.kind == "cpu":
-        return "activation_offloading needs an accelerator; this job runs on the CPU"
-    return None
-
-
-def batch_within_the_rows(candidate: Candidate, facts: Facts) -> str | None:
-    """A micro-batch cannot hold more rows than there are, packed ones included."""
-    batch = int(candidate.get("per_device_train_batch_size") or 1)
-    rows, what = len(facts.lengths), "rows"
-    length, packing = candidate.get("max_length"), str(candidate.get("packing", "none"))
-    if packing != "none" and isinstance(length, int):
-        rows, what = facts.packed_rows(length, packing), "packed rows"
-    if batch > rows:
-        return f"a batch of {batch} is more than the {rows} {what} there are"
-    return None
-
-
 def effective_batch_held(candidate: Candidate, facts: Facts) -> str | None:
     """Sequences per update stay within 10 % of the user's unless that is allowed to change."""
     if "effective-batch" in facts.job.allow:
@@ -106,7 +50,12 @@ def effective_batch_held(candidate: Candidate, facts: Facts) -> str | None:
 
 
 def enough_is_kept(candidate: Candidate, facts: Facts) -> str | None:
-    """A candidate keeps at least the wanted share of the reference label tokens."""
+    """A candidate keeps at least the wanted share of the reference label tokens.
+
+    One that leaves the user's own length as it is cuts nothing they do not cut themselves.
+    """
+    if candidate.get("max_length") == facts.option("max_length"):
+        return None
     kept, least = retention(candidate, facts), facts.job.min_retention_ratio
     if kept < least:
         return (
@@ -128,38 +77,18 @@ def no_longer_than_the_reference(candidate: Candidate, facts: Facts) -> str | No
 
 
 def change_is_allowed(candidate: Candidate, facts: Facts) -> str | None:
-    """Changes of class mixing and model are only searched when the user allows them."""
-    change = change_class(candidate, facts)
-    if change in DEFAULT_CHANGES or change in facts.job.allow:
-        return None
-    advice = f"; --allow {change} accepts that" if change in ALLOWABLE else ""
-    return f"it changes what is learned ({change}){advice}"
-
-
-def rows_are_prepared_by_trl(candidate: Candidate, facts: Facts) -> str | None:
-    """With ``skip_prepare_dataset`` TRL neither truncates nor packs."""
-    kwargs = facts.option("dataset_kwargs") or {}
-    if kwargs.get("skip_prepare_dataset") and candidate.get("packing", "none") != "none":
-        return "dataset_kwargs.skip_prepare_dataset skips packing"
-    return None
-
-
-def streams_are_not_cut_beforehand(candidate: Candidate, facts: Facts) -> str | None:
-    """Padding-free rows without packing are cut by us and written; a stream is not all there."""
-    streams = facts.option("dataset_streaming") or facts.option("streaming")
-    if streams and candidate.get("padding_free") and candidate.get("packing", "none") == "none":
-        return "padding_free needs rows cut beforehand, and a stream cannot be written cut"
+    """What changes the model that is learned is only searched when the user allows it."""
+    asked = words_for(candidate, facts)
+    missing = [word for word in asked if word not in facts.job.allow]
+    if missing:
+        return f"it changes what is learned; --allow {','.join(missing)} accepts that"
     return None
 
 
 RULES: tuple[Rule, ...] = (
-    packing_needs_a_length,
-    length_within_positions,
-    selective_is_not_reentrant,
-    offloading_needs_an_accelerator,
-    rows_are_prepared_by_trl,
-    streams_are_not_cut_beforehand,
-    batch_within_the_rows,
+    *ROW_RULES,
+    *MODEL_RULES,
+    versions_want_it,
     no_longer_than_the_reference,
     enough_is_kept,
     effective_batch_held,
@@ -170,6 +99,7 @@ RULES: tuple[Rule, ...] = (
 _FOR_CANDIDATES_ONLY = (
     length_within_positions,
     batch_within_the_rows,
+    versions_want_it,
     enough_is_kept,
     effective_batch_held,
     change_is_allowed,

@@ -1,7 +1,7 @@
 """Turns a candidate into the TRL options it stands for, the accumulation included.
 
-Also brings a candidate into its canonical form: knobs without effect under the others are dropped
-or set to the value that means the same, so that equal configurations are searched once.
+Also brings a candidate into its canonical form. What is written are canonical names; the installed
+versions' own are given by `autotune.knobs.versions.spelled` where a file leaves autotune.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.core.candidate import Candidate
-from autotune.knobs.catalog import knob, knobs_of
+from autotune.knobs.catalog import knobs_of
 from autotune.knobs.facts import Facts
+from autotune.knobs.placebos import (
+    FLATTENS,
+    merge_device,
+    merge_model,
+    merge_multiples,
+    merge_rows,
+)
 
 #: Largest relative deviation of sequences per update from the user's (DESIGN.md 5.4).
 EFFECTIVE_BATCH_TOLERANCE = 0.10
-#: Packing strategies that make the collator flatten, whatever ``padding_free`` says.
-_FLATTENS = ("bfd", "bfd_split")
 #: Options that count optimizer updates.
 STEP_COUNTED = ("max_steps", "warmup_steps", "save_steps", "eval_steps", "logging_steps")
 
@@ -43,42 +48,21 @@ class Settings:
 def canonical(candidate: Candidate, facts: Facts) -> Candidate:
     """Return the one form of all candidates that make TRL do the same.
 
-    Merged are: padding-free at batch 1 (nothing to flatten) and under packing (bfd forces it);
-    bfd_split where no row overflows; pad multiples under flattening (they only append one-token
-    documents); an unpacked ``max_length`` beyond the longest row.
+    Merged are: padding-free at batch 1 (nothing to flatten), under packing (bfd forces it) and in
+    DPO (TRL switches it off); bfd_split where no row overflows; pad multiples under flattening
+    (they only append one-token documents) and those that pad no row further; an unpacked
+    ``max_length`` beyond the longest row; adapters' knobs without adapters; two names of one
+    attention or loss; selective checkpointing where there is nothing it would keep; on the CPU
+    what concerns a device's memory only; the order of a stream.
 
     Args:
         candidate: any assignment of the trainer's knobs.
         facts: job, rows and machine.
     """
     knobs = dict(candidate.knobs)
-    longest = facts.lengths.longest
-    length = knobs.get("max_length")
-    packing = knobs.get("packing", "none")
-    if packing != "none":
-        if packing in _FLATTENS:
-            knobs.pop("padding_free", None)
-        if packing in _FLATTENS or knobs.get("padding_free"):
-            knobs.pop("pad_to_multiple_of", None)
-        if packing == "bfd_split" and isinstance(length, int) and length >= longest:
-            knobs["packing"] = "bfd"
-    else:
-        if length is None or (isinstance(length, int) and length > longest):
-            knobs["max_length"] = _whole_rows(facts)
-        if knobs.get("per_device_train_batch_size") == 1 and knobs.get("padding_free"):
-            knobs["padding_free"] = False
-        if knobs.get("padding_free"):
-            knobs.pop("pad_to_multiple_of", None)
+    for merge in (merge_rows, merge_multiples, merge_model, merge_device):
+        merge(knobs, facts)
     return Candidate(knobs=knobs)
-
-
-def _whole_rows(facts: Facts) -> int:
-    """Return the ``max_length`` written for rows that are not cut: the user's when it is enough."""
-    explicit = facts.option("max_length")
-    longest = facts.lengths.longest
-    if explicit is not None and int(explicit) >= longest:
-        return int(explicit)
-    return longest
 
 
 def settings(candidate: Candidate, facts: Facts) -> Settings:
@@ -89,9 +73,14 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
         facts: job, rows and machine.
     """
     options: dict[str, Any] = {}
+    env: dict[str, str] = {}
     for row in knobs_of(facts.job.trainer):
         if row.name in candidate.knobs:
-            options.update(knob(row.name).write(candidate.knobs[row.name], facts))
+            written = row.write(candidate.knobs[row.name], facts)
+            if row.place == "environment":
+                env.update(written)
+            else:
+                options = _joined(options, written, facts)
     packing = str(candidate.get("packing", "none"))
     length = candidate.get("max_length")
     pretruncate = None
@@ -100,7 +89,7 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
         options["max_length"] = None
         if isinstance(length, int) and length < facts.lengths.longest:
             pretruncate = length
-    if packing in _FLATTENS:
+    if packing in FLATTENS:
         options["padding_free"] = False  # TRL's collator flattens by itself
         options["pad_to_multiple_of"] = None
     if candidate.get("padding_free"):
@@ -116,11 +105,26 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
     changed = {k: v for k, v in options.items() if _differs(k, v, facts) or k == "max_length"}
     return Settings(
         options=changed,
-        env={},
+        env=env,
         pretruncate_tokens=pretruncate,
         accumulation=accumulation,
         sequences_per_update=sequences,
     )
+
+
+def _joined(options: dict[str, Any], written: dict[str, Any], facts: Facts) -> dict[str, Any]:
+    """Add what one more knob writes; several knobs may write into ``model_init_kwargs``.
+
+    Each starts from the user's mapping, so what it adds and what it takes away is joined.
+    """
+    name = "model_init_kwargs"
+    if name not in options or name not in written:
+        return {**options, **written}
+    theirs = set(facts.option(name) or {})
+    before, now = dict(options[name] or {}), dict(written[name] or {})
+    taken = (theirs - set(before)) | (theirs - set(now))
+    both = {k: v for k, v in {**before, **now}.items() if k not in taken}
+    return {**options, **written, name: both or None}
 
 
 def _same_samples(sequences: float, facts: Facts) -> dict[str, Any]:

@@ -6,26 +6,54 @@ import re
 
 #: Texts of a device allocator that is out of memory, in its many disguises. cuBLAS and cuDNN say
 #: that they could not be initialised when there is no room for their handle or workspace;
-#: bitsandbytes prints the CUDA error with a line number. Triton's "out of resource: shared memory"
-#: is about a kernel's block size and is none of them.
+#: bitsandbytes and flash-attn print the CUDA error with a line number and end the process.
 DEVICE_OOM = re.compile(
-    r"(CUDA|HIP|XPU|MPS backend|NPU|HPU)( driver)?( error)?:? out of memory"
+    r"OutOfMemoryError|(CUDA|HIP|XPU|MPS backend|NPU|HPU)( driver)?( error)?:? out of memory"
     r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory"
-    r"|error out of memory at"
-    r"|(cudaMalloc|cuMemCreate|cuMemAlloc).{0,40}out of memory"
-    r"|CUBLAS_STATUS_ALLOC_FAILED|CUSPARSE_STATUS_(ALLOC_FAILED|INSUFFICIENT_RESOURCES)"
-    r"|CUDNN_STATUS_ALLOC_FAILED|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOC"
-    r"|(CUBLAS|CUDNN|CUSOLVER)_STATUS_NOT_INITIALIZED|CUSOLVER_STATUS_ALLOC_FAILED"
-    r"|NCCL.{0,200}out of memory|Tried to allocate .* GPU|OUT_OF_DEVICE_MEMORY",
+    r"|error out of memory at|CUDA error \(.{1,200}\): out of memory"
+    r"|Error \[(CUDA|HIP)\]: out of memory"
+    r"|(cudaMalloc|cuMemCreate|cuMemAlloc|hipMalloc).{0,40}out of memory"
+    r"|(CU|HIP)(BLAS|SPARSE|SOLVER|FFT|DNN|RAND)_(STATUS_)?ALLOC(ATION)?_FAILED"
+    r"|CUSPARSE_STATUS_INSUFFICIENT_RESOURCES|rocblas_status_memory_error|miopenStatusAllocFailed"
+    r"|CUDNN_STATUS_INTERNAL_ERROR_(HOST|DEVICE)_ALLOC"
+    r"|(CUBLAS|CUDNN|CUSOLVER)_STATUS_NOT_INITIALIZED"
+    r"|NCCL.{0,200}out of memory|Tried to allocate .* GPU|OUT_OF_DEVICE_MEMORY"
+    r"|Free memory on device .{0,80}less than desired GPU memory|No available memory for the cache"
+    r"|KV cache is needed, which is larger than the available",
     re.IGNORECASE | re.DOTALL,
 )
+#: Host memory that is locked for copies; CUDA reports its lack in the words of the device.
+PINNED = re.compile(r"pin_memory|pin memory|pinned|cudaHost(Alloc|Register)|on host:", re.I)
 #: Texts of a host allocator that is out of memory, pinned and shared memory included.
 HOST_OOM = re.compile(
     r"DefaultCPUAllocator: (can't|not enough)|not enough memory: you tried to allocate"
-    r"|Cannot allocate memory|std::bad_alloc|ArrayMemoryError|Unable to allocate|errno 12\b"
-    r"|can't start new thread|malloc of size|realloc of size|unable to mmap \d+ bytes"
+    r"|MemoryError|Cannot allocate memory|std::bad_alloc|Unable to allocate|errno 12\b"
+    r"|can't start new thread|(m|re|c)alloc of size|unable to mmap \d+ bytes"
     r"|DataLoader worker .{0,60}killed by signal: (Killed|Bus error)|out of shared memory"
-    r"|cudaHostAlloc.{0,40}out of memory|cudaErrorHostMemory",
+    r"|(/torch_|/dev/shm).{0,200}No space left on device|unable to open shared memory object"
+    r"|cudaHostAlloc.{0,40}out of memory|cudaErrorHostMemory|could not create a primitive: out",
+    re.IGNORECASE | re.DOTALL,
+)
+#: What remains: somebody ran out of memory, in words not known before.
+OUT_OF_MEMORY = re.compile(r"\b(out of|insufficient|not enough)( \w+)? memory\b", re.IGNORECASE)
+#: A kernel's block is too large for the chip's on-chip memory; torch's compiler reports it as an
+#: ``OutOfMemoryError`` too (Triton's ``OutOfResources``). No other batch size would help.
+ON_CHIP = re.compile(r"^.*out of resource.*$", re.IGNORECASE | re.MULTILINE)
+#: A line of a traceback that names an exception, chained ones included.
+RAISED = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b")
+#: Faults outside the candidate that are often gone in the next process: the device busy or being
+#: opened by somebody, a port or a cache file taken by a neighbour, a connection between processes
+#: lost, a memory cell that failed (ECC; the page is retired), a network file system.
+TRANSIENT = re.compile(
+    r"CUDA(-capable device\(s\) is/are busy| error: initialization error)|CUDA driver init"
+    r"|CUDA_ERROR_NOT_INITIALIZED|cudaErrorInitializationError|cudaErrorDevicesUnavailable"
+    r"|uncorrectable ECC|cudaErrorECCUncorrectable"
+    r"|Address already in use|EADDRINUSE|errno (4|11|26|98|104|110|111|116|121)\b"
+    r"|Connection (reset|refused|closed|timed out)|Broken pipe|Stale (NFS )?file handle"
+    r"|Text file busy|Resource temporarily unavailable|Interrupted system call"
+    r"|NCCL.{0,200}(unhandled system error|remote (process exited|error)|timed? ?out)"
+    r"|DataLoader worker .{0,60}exited unexpectedly|failed to connect to .{0,60}store"
+    r"|(triton|inductor).{0,200}(No such file or directory|FileNotFoundError|cubin)",
     re.IGNORECASE | re.DOTALL,
 )
 REQUESTED = re.compile(r"you tried to allocate (\d+) bytes", re.IGNORECASE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autotune.core.job import Trainer
 from autotune.probe.protocol import ProbeSpec
 
 _MIB = 2**20
@@ -27,6 +28,42 @@ _CHECKPOINTING = {
     "selective": Factors(0.5, 1.2),
     "full": Factors(0.25, 1.33),
 }
+
+
+@dataclass(frozen=True)
+class TrainerCost:
+    """What a trainer does beside the policy's own forward and backward pass.
+
+    Args:
+        extra_forwards: forward passes without gradient over the same positions: DPO asks the
+            reference; KTO asks it too, and both models once more for its mismatched completions.
+        reference: whether a frozen copy of the weights is held for it.
+    """
+
+    extra_forwards: int = 0
+    reference: bool = False
+
+
+_TRAINERS = {
+    Trainer.DPO: TrainerCost(extra_forwards=1, reference=True),
+    Trainer.KTO: TrainerCost(extra_forwards=3, reference=True),
+}
+#: A training step is one forward and a backward of about twice its work.
+_STEP_FORWARDS = 3
+
+
+def cost_of(spec: ProbeSpec) -> TrainerCost:
+    """Return what the request's trainer costs beside the policy's own step.
+
+    Adapters switched off are the reference, so that PEFT holds no copy; log-probabilities computed
+    beforehand leave neither copy nor pass.
+    """
+    cost = _TRAINERS.get(spec.trainer, TrainerCost())
+    if spec.options.get("precompute_ref_log_probs"):
+        return TrainerCost(extra_forwards=max(0, cost.extra_forwards - 1))
+    if spec.options.get("use_peft"):
+        return TrainerCost(extra_forwards=cost.extra_forwards)
+    return cost
 
 
 @dataclass(frozen=True)
@@ -93,24 +130,30 @@ class FakeMachine:
             return mine
         return Factors(mine.memory * self.offloading.memory, mine.time * self.offloading.time)
 
-    def static_bytes(self, update: int) -> int:
+    def loaded_bytes(self, spec: ProbeSpec) -> int:
+        """Return what is allocated before the first step: the model, and its reference if any."""
+        return self.weights_bytes * (2 if cost_of(spec).reference else 1)
+
+    def static_bytes(self, spec: ProbeSpec, update: int) -> int:
         """Return what is allocated between micro-steps.
 
         Args:
+            spec: the request.
             update: updates finished before; the optimizer has states after the first.
         """
-        return self.weights_bytes + self.gradient_bytes + self.optimizer_bytes * (update > 0)
+        return self.loaded_bytes(spec) + self.gradient_bytes + self.optimizer_bytes * (update > 0)
 
     def step_bytes(self, shape: Shape, spec: ProbeSpec, update: int) -> int:
         """Return the allocated peak of one micro-step."""
         per_token = self.token_bytes + self.token_width_bytes * shape.width
         activations = per_token * shape.tokens * self.factors(spec).memory
-        return self.static_bytes(update) + int(activations)
+        return self.static_bytes(spec, update) + int(activations)
 
     def step_seconds(self, shape: Shape, spec: ProbeSpec) -> float:
         """Return the time of one micro-step, without noise."""
         per_token = self.token_s + self.token_width_s * shape.width
-        return self.step_s + per_token * shape.tokens * self.factors(spec).time
+        forwards = 1.0 + cost_of(spec).extra_forwards / _STEP_FORWARDS
+        return self.step_s + per_token * shape.tokens * self.factors(spec).time * forwards
 
     def charged_bytes(self, allocated_bytes: int, device: str) -> int:
         """Return what the device charges a process for allocated bytes."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autotune.core.outcome import Phase
-from autotune.probe.protocol import ProbeSpec
+from autotune.probe.protocol import GuardSpec, ProbeSpec
 
 _MIB = 2**20
 
@@ -70,13 +70,22 @@ class Pollutes:
 
 
 @dataclass(frozen=True)
+class Differs:
+    """The compared update's loss is this much larger than the reference's, relative."""
+
+    loss_ratio: float = 0.01
+
+
+@dataclass(frozen=True)
 class Interrupts:
     """The user presses Ctrl-C while the probe runs."""
 
 
-Happening = Raises | Dies | Hangs | Diverges | Grows | Spills | Pollutes | Interrupts
+Happening = Raises | Dies | Hangs | Diverges | Grows | Spills | Pollutes | Differs | Interrupts
 #: What befalls a probe, by its order from 0 and its request; None when nothing does.
 Script = Callable[[int, ProbeSpec], Happening | None]
+#: The same of comparisons: `Differs`, `Hangs`, `Interrupts`, or nothing.
+GuardScript = Callable[[int, GuardSpec], Happening | None]
 
 
 def at(happenings: Mapping[int, Happening]) -> Script:

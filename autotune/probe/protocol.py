@@ -14,11 +14,14 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from autotune.core.environment import Device, Environment
+from autotune.core.equivalence import Compared
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen, Job, Trainer
 from autotune.core.measurement import Measurement
 from autotune.core.outcome import Phase
 from autotune.core.profile import DatasetProfile
+from autotune.core.rates import Rates
+from autotune.core.traced_step import TracedStep
 
 SCHEMA_VERSION = 1
 _Doc = TypeVar("_Doc", bound=BaseModel)
@@ -102,6 +105,45 @@ class ProbeSpec(Frozen):
     timed_rows: int = 64
 
 
+class GuardSide(Frozen):
+    """One of two candidates that are compared.
+
+    Args:
+        options: final TRL options, the candidate's included.
+        pretruncate_tokens: length rows are cut to before TRL sees them.
+    """
+
+    options: dict[str, Any]
+    pretruncate_tokens: int | None = None
+
+
+class GuardSpec(Frozen):
+    """Run one optimizer update of two candidates on the same rows and weights (DESIGN.md 5.7).
+
+    Args:
+        trainer: which TRL trainer.
+        model_dir: local directory with the model's config and tokenizer.
+        weights: ``random`` (seeded) or ``real``.
+        device: ``cpu`` or ``cuda:i``.
+        rows_dir: folder of the prepared rows.
+        rows: the rows of the update, in order; both candidates realise the same tokens of them.
+        reference: what the candidate is compared with.
+        candidate: the one that would be emitted.
+        seed: of the random weights.
+    """
+
+    kind: Literal["guard"] = "guard"
+    trainer: Trainer
+    model_dir: str
+    weights: Literal["random", "real"]
+    device: str
+    rows_dir: str
+    rows: tuple[int, ...]
+    reference: GuardSide
+    candidate: GuardSide
+    seed: int = 0
+
+
 class PrepareSpec(Frozen):
     """Resolve the job and prepare its rows, before any probe.
 
@@ -113,6 +155,8 @@ class PrepareSpec(Frozen):
         demo_model: the job's model is the embedded demo; build it at that path when missing.
         sample_rows: most rows to prepare; None prepares all, of a stream a bounded number.
         train_only: only look at the train rows: nothing will be emitted from them.
+        target: a device that is not here and that everything is resolved for; None takes
+            ``device``.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -123,6 +167,7 @@ class PrepareSpec(Frozen):
     demo_model: bool = False
     sample_rows: int | None = None
     train_only: bool = False
+    target: Device | None = None
 
 
 class InspectSpec(Frozen):
@@ -130,13 +175,42 @@ class InspectSpec(Frozen):
 
     Args:
         matmul: run a parallel matrix product, which hangs where forking is unsafe.
+        rates: devices whose rates are measured, named as ``--device`` names them.
     """
 
     kind: Literal["inspect"] = "inspect"
     matmul: bool = False
+    rates: tuple[str, ...] = ()
 
 
-Spec = Annotated[ProbeSpec | PrepareSpec | InspectSpec, Field(discriminator="kind")]
+class TraceSpec(Frozen):
+    """Follow steps on fake tensors, without weights and without the device they are for.
+
+    Args:
+        requests: what is traced, as the tracer's own documents (`autotune.predict.request`).
+        seconds: no trace is begun after this long; those that are left are refused.
+    """
+
+    kind: Literal["trace"] = "trace"
+    requests: tuple[dict[str, Any], ...]
+    seconds: float
+
+
+class Trace(Frozen):
+    """The answer to one request of a `TraceSpec`.
+
+    Args:
+        step: the traced step; None when it cannot be traced.
+        refusal: why not, one sentence.
+    """
+
+    step: TracedStep | None = None
+    refusal: str = ""
+
+
+Spec = Annotated[
+    ProbeSpec | GuardSpec | PrepareSpec | InspectSpec | TraceSpec, Field(discriminator="kind")
+]
 
 
 class Request(Frozen):
@@ -181,6 +255,7 @@ class ModelFacts(Frozen):
         vocabulary: rows of the input embedding.
         moe: whether it routes tokens to experts.
         has_weights: whether real weights are at hand locally.
+        traits: what sets it apart for the rules (``autotune.knobs.facts.Facts``).
     """
 
     model_dir: str
@@ -190,6 +265,7 @@ class ModelFacts(Frozen):
     vocabulary: int
     moe: bool
     has_weights: bool
+    traits: frozenset[str] = frozenset()
 
 
 class Prepared(Frozen):
@@ -205,6 +281,7 @@ class Prepared(Frozen):
         eval_profile: facts of the rows evaluation uses; None when the config does not evaluate,
             equal to ``profile`` when they are held out of those it trains on.
         notices: what was resolved on the user's behalf, one sentence each.
+        lacking: why each capability this machine does not have is not there, by name.
     """
 
     environment: Environment
@@ -215,6 +292,7 @@ class Prepared(Frozen):
     profile: DatasetProfile
     eval_profile: DatasetProfile | None = None
     notices: tuple[str, ...] = ()
+    lacking: dict[str, str] = Field(default_factory=dict)
 
 
 class Reply(Frozen):
@@ -228,6 +306,9 @@ class Reply(Frozen):
     measurement: Measurement | None = None
     prepared: Prepared | None = None
     environment: Environment | None = None
+    rates: tuple[Rates, ...] = ()
+    traces: tuple[Trace, ...] = ()
+    compared: Compared | None = None
 
 
 def write_document(path: Path, document: BaseModel) -> None:

@@ -6,12 +6,11 @@ what an ending means is decided in classify.py.
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -20,24 +19,36 @@ import psutil
 
 from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
 from autotune.core.measurement import ProbeReport
-from autotune.probe.classify import Observed, classify
+from autotune.core.outcome import Phase
+from autotune.probe.baseline import Baseline, Start
+from autotune.probe.cgroup import cgroup_limit
+from autotune.probe.classify import classify
+from autotune.probe.equivalence import judge
 from autotune.probe.launch import Launched, Launcher
+from autotune.probe.meters.driver import Driver
+from autotune.probe.meters.nvml import NvmlDriver
+from autotune.probe.observed import Observed
+from autotune.probe.phase_file import read_phase
+from autotune.probe.process_tree import end_tree, rss_bytes, signal_group
+from autotune.probe.progress import and_progress
 from autotune.probe.protocol import (
     LOG_FILE,
     REPLY_FILE,
     REQUEST_FILE,
+    GuardSpec,
     InspectSpec,
     Prepared,
     PrepareSpec,
     ProbeSpec,
     Reply,
     Request,
+    Trace,
+    TraceSpec,
     read_reply,
     write_document,
 )
 
 _POLL_SECONDS = 0.05
-_GRACE_SECONDS = 1.0
 
 Tick = Callable[[float], None]
 
@@ -49,6 +60,11 @@ class Prober(Protocol):
         self, spec: ProbeSpec, *, name: str, deadline_s: float, tick: Tick | None = None
     ) -> ProbeReport:
         """Measure one candidate within the deadline."""
+
+    def compare(
+        self, spec: GuardSpec, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> ProbeReport:
+        """Run one update of two candidates and say whether they train the same."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +78,8 @@ class Finished:
         peak_rss_bytes: highest resident memory seen.
         reply: its answer, None when it left none.
         log_file: its output.
+        phase: what it told of doing last; None when it told nothing.
+        step: micro-steps it had finished then.
     """
 
     code: int
@@ -70,24 +88,36 @@ class Finished:
     peak_rss_bytes: int | None
     reply: Reply | None
     log_file: Path
+    phase: Phase | None = None
+    step: int = 0
 
 
 class Runner:
     """Run requests one after the other, each in its own process and folder."""
 
-    def __init__(self, launcher: Launcher, work_dir: Path, *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        work_dir: Path,
+        *,
+        keep: bool = False,
+        driver: Driver | None = None,
+    ) -> None:
         """Take a way of starting processes and a folder for theirs.
 
         Args:
             launcher: warm or cold.
             work_dir: parent of the probes' folders; logs stay in ``work_dir/logs``.
             keep: keep every probe's folder.
+            driver: asked what others hold of a GPU before every probe; None is NVML.
         """
         self._launcher = launcher
         self._work_dir = work_dir
         self._log_dir = work_dir / "logs"
         self._log_dir.mkdir(parents=True, exist_ok=True)
         self._keep = keep
+        self._driver = driver or NvmlDriver()
+        self._baseline: Baseline | None = None
 
     def __enter__(self) -> Self:
         """Return the runner; leaving the block ends its processes."""
@@ -115,20 +145,15 @@ class Runner:
             deadline_s: seconds after which the process tree is ended.
             tick: called about 20 times a second with the seconds passed.
         """
+        start = Start() if self._baseline is None else self._baseline.start(spec.cap_bytes)
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
         reply = done.reply
-        observed = Observed(
-            failure=reply.failure if reply else None,
-            measurement=reply.measurement if reply else None,
-            code=done.code,
-            timed_out=done.timed_out,
-            deadline_s=deadline_s,
-            peak_rss_bytes=done.peak_rss_bytes,
-            host_total_bytes=int(psutil.virtual_memory().total),
+        observed = replace(
+            _observed(done, deadline_s, spec.device),
             cap_bytes=spec.cap_bytes,
-            device=spec.device,
-            log_tail=_tail(done.log_file),
             device_total_bytes=spec.device_total_bytes,
+            device_free_bytes=start.free_bytes,
+            surplus_bytes=start.surplus_bytes,
         )
         ending, needed = classify(observed)
         return ProbeReport(
@@ -138,6 +163,32 @@ class Runner:
             peak_rss_bytes=done.peak_rss_bytes,
             log_file=str(done.log_file),
             needed_bytes=needed,
+        )
+
+    def compare(
+        self, spec: GuardSpec, *, name: str, deadline_s: float, tick: Tick | None = None
+    ) -> ProbeReport:
+        """Run one update of two candidates and say whether they train the same.
+
+        Args:
+            spec: the two and their rows.
+            name: name of its folder and log.
+            deadline_s: seconds after which the process tree is ended.
+            tick: called about 20 times a second with the seconds passed.
+
+        Returns:
+            A report whose outcome is ``fits`` when they do, and ``invalid`` with ``compared`` when
+            they do not; every other ending says nothing about the candidate.
+        """
+        done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
+        compared = done.reply.compared if done.reply else None
+        seen = _observed(done, deadline_s, spec.device)
+        return ProbeReport(
+            ending=classify(seen)[0] if compared is None else judge(compared),
+            compared=compared,
+            wall_seconds=done.wall_seconds,
+            peak_rss_bytes=done.peak_rss_bytes,
+            log_file=str(done.log_file),
         )
 
     def prepare(
@@ -153,6 +204,7 @@ class Runner:
         done = self.run(Request(spec=spec), name="prepare", deadline_s=deadline_s, tick=tick)
         reply = self._answer(done)
         assert reply.prepared is not None
+        self._baseline = Baseline(reply.prepared.device, self._driver)
         return reply.prepared
 
     def inspect(self, spec: InspectSpec, *, deadline_s: float) -> Reply:
@@ -162,6 +214,36 @@ class Runner:
             ToolFailure: the process failed.
         """
         return self._answer(self.run(Request(spec=spec), name="inspect", deadline_s=deadline_s))
+
+    def trace(
+        self,
+        spec: TraceSpec,
+        *,
+        deadline_s: float,
+        tick: Tick,
+        tell: Callable[[str, int, int], None],
+    ) -> tuple[Trace, ...]:
+        """Follow steps on fake tensors.
+
+        Args:
+            spec: what to trace, and for how long.
+            deadline_s: seconds after which the process tree is ended.
+            tick: called about 20 times a second with the seconds passed.
+            tell: called with what is being done, how many are done, and how many there are.
+
+        Returns:
+            An answer per request.
+
+        Raises:
+            ToolFailure: the process failed.
+        """
+        name = "trace"
+        told = and_progress(self._folder(name), tick, tell)
+        done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=told)
+        return self._answer(done).traces
+
+    def _folder(self, name: str) -> Path:
+        return self._work_dir / "probes" / name
 
     def _answer(self, done: Finished) -> Reply:
         if done.timed_out:
@@ -193,7 +275,7 @@ class Runner:
 
         Whatever interrupts this call ends the process tree first.
         """
-        folder = self._work_dir / "probes" / name
+        folder = self._folder(name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         request_file = folder.resolve() / REQUEST_FILE
@@ -205,8 +287,9 @@ class Runner:
         try:
             code, timed_out, rss = self._wait(process, start, deadline_s, tick)
             wall = time.monotonic() - start
-            _signal_group(process.pid, signal.SIGKILL)  # what it left behind
-            return Finished(code, timed_out, wall, rss, read_reply(folder / REPLY_FILE), log_file)
+            signal_group(process.pid, signal.SIGKILL)  # what it left behind
+            reply = read_reply(folder / REPLY_FILE)
+            return Finished(code, timed_out, wall, rss, reply, log_file, *read_phase(folder))
         except BaseException:
             end_tree(process)
             raise
@@ -224,7 +307,7 @@ class Runner:
             code = process.poll(_POLL_SECONDS)
             if code is not None:
                 return code, False, peak_rss
-            peak_rss = max(peak_rss or 0, _rss_bytes(process.pid)) or peak_rss
+            peak_rss = max(peak_rss or 0, rss_bytes(process.pid)) or peak_rss
             passed = time.monotonic() - start
             if tick is not None:
                 tick(passed)
@@ -232,50 +315,31 @@ class Runner:
                 return end_tree(process), True, peak_rss
 
 
-def end_tree(process: Launched) -> int:
-    """End a process and all its descendants: politely first, then for good.
-
-    Returns:
-        Its exit code.
-    """
-    family = _family(process.pid)
-    _signal_group(process.pid, signal.SIGTERM)
-    code = process.poll(_GRACE_SECONDS)
-    family += [p for p in _family(process.pid) if p not in family]
-    _signal_group(process.pid, signal.SIGKILL)
-    for member in family:
-        try:
-            member.kill()
-        except psutil.NoSuchProcess:
-            continue
-    end = time.monotonic() + 10.0
-    while code is None and time.monotonic() < end:
-        code = process.poll(0.1)
-    return code if code is not None else -signal.SIGKILL
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _signal_group(pid: int, number: int) -> None:
-    try:
-        os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
-def _rss_bytes(pid: int) -> int:
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.NoSuchProcess:
-        return 0
+def _observed(done: Finished, deadline_s: float, device: str) -> Observed:
+    """Return what is seen of any process that ended; a probe's caller adds what it alone knows."""
+    return Observed(
+        failure=done.reply.failure if done.reply else None,
+        measurement=done.reply.measurement if done.reply else None,
+        code=done.code,
+        timed_out=done.timed_out,
+        deadline_s=deadline_s,
+        peak_rss_bytes=done.peak_rss_bytes,
+        host_total_bytes=host_bytes(),
+        cap_bytes=None,
+        device=device,
+        log_tail=_tail(done.log_file),
+        phase=done.phase,
+        step=done.step,
+    )
 
 
 def _tail(file: Path, lines: int = 15) -> str:
     if not file.is_file():
         return ""
     return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+
+
+def host_bytes() -> int:
+    """Return the memory this machine has, or its control group where that allows less."""
+    total, limit = int(psutil.virtual_memory().total), cgroup_limit()
+    return total if limit is None else min(total, limit)

@@ -107,8 +107,9 @@ def sentences(result: Result) -> list[str]:
             f"Measured in turns with {reference_name(result)} {speed.pairs} times: "
             f"{speed.value:.2f} times as fast, 95 % interval {speed.low:.2f} to {speed.high:.2f}."
         )
-    if result.verification:
-        found.append(f"{result.verification[0].upper()}{result.verification[1:].rstrip('.')}.")
+    for shown in (result.equivalence, result.verification):
+        if shown:
+            found.append(f"{shown[0].upper()}{shown[1:].rstrip('.')}.")
     best = result.best_trial
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")

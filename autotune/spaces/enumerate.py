@@ -1,25 +1,29 @@
 """Turns a space into its valid candidates for one job: enumerated, canonical, without repeats.
 
-The list is the whole search: the study proposes only from it.
+The list is the whole search: the study proposes only from it. A space too large to be looked at
+whole is sampled, always the same way, and says so.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate, Value
 from autotune.core.result import Skipped
-from autotune.knobs.catalog import knob, user_candidate
+from autotune.knobs.catalog import knobs_of, user_candidate
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
+from autotune.spaces.choices import Dropped, possible, searched_choices
 from autotune.spaces.schema import Dimension, Space
 
-#: Shortest packed row worth trying, in tokens.
-_SHORTEST_PACKED = 128
+#: Most assignments looked at: two or three seconds of rules, and far more than are ever probed.
+MOST_ASSIGNMENTS = 5_000
 
 
 @dataclass(frozen=True)
@@ -31,12 +35,14 @@ class Enumerated:
         candidates: valid candidates in canonical form, in a fixed order.
         skipped: what was left out and why, most first.
         merged: assignments that stand for a candidate already in the list.
+        notices: choices this machine or the user does not let it try, one sentence a reason.
     """
 
     choices: dict[str, tuple[Value, ...]]
     candidates: tuple[Candidate, ...]
     skipped: tuple[Skipped, ...]
     merged: int
+    notices: tuple[str, ...] = ()
 
 
 def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> Enumerated:
@@ -48,27 +54,18 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
         pinned: options the user fixed with ``--set``; knobs among them are not searched, and a
             fixed packing strategy is the only one tried.
     """
-    dimensions = space.dimensions()
     own = user_candidate(facts)
-    packs = "packing" in dimensions or own.get("packing") != "none"
-    choices = {
-        n: _choices(n, d, facts, own, packs) for n, d in dimensions.items() if n not in pinned
-    }
-    strategy = pinned.get("packing_strategy")
-    if strategy is not None and "packing" in choices:
-        choices["packing"] = tuple(c for c in ("none", strategy) if c in choices["packing"]) or (
-            strategy,
-        )
-    fixed = {n: _possible(n, v, facts) for n, v in own.knobs.items() if n not in choices}
+    known = {row.name for row in knobs_of(facts.job.trainer)}
+    dimensions = {n: d for n, d in space.dimensions().items() if n in known}
+    dropped = Dropped()
+    choices = searched_choices(dimensions, facts, own, pinned, dropped)
+    fixed = {n: possible(n, v, facts) for n, v in own.knobs.items() if n not in choices}
     seen: dict[str, Candidate] = {}
     against: dict[str, Counter[str]] = {}
     merged = 0
-    for values in itertools.product(*choices.values()):
-        assignment = dict(zip(choices, values, strict=True))
-        if not all(
-            _applies(n, v, dimensions[n], assignment, fixed, own) for n, v in assignment.items()
-        ):
-            continue
+    tree = _Tree(dimensions, choices, fixed, own)
+    assignments, left_out = tree.assignments(facts.job.seed)
+    for assignment in assignments:
         candidate = canonical(Candidate(knobs={**fixed, **assignment}), facts)
         if candidate.key in seen:
             merged += 1
@@ -78,83 +75,99 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
             seen[candidate.key] = candidate
         else:
             against.setdefault(verdict.rule, Counter())[verdict.reason] += 1
-    return Enumerated(choices, tuple(seen.values()), _skipped(against), merged)
+    lines = dropped.lines()
+    skipped = sorted([*_skipped(against), *lines, *left_out], key=lambda line: -line.count)
+    return Enumerated(
+        choices,
+        tuple(seen.values()),
+        tuple(skipped),
+        merged,
+        tuple(f"Not tried: {line.reason}." for line in (*lines, *left_out)),
+    )
 
 
-def _choices(
-    name: str, dimension: Dimension, facts: Facts, own: Candidate, packs: bool
-) -> tuple[Value, ...]:
-    if dimension.choices != "auto":
-        return tuple(dict.fromkeys(dimension.choices))
-    if name == "max_length":
-        explicit = facts.job.options.get("max_length")
-        limit = None if explicit is None else int(explicit)
-        found = facts.lengths.max_length_choices(
-            facts.positions, facts.job.min_retention_ratio, limit
-        )
-        return tuple(sorted({*found, *(_packed_lengths(facts, limit) if packs else ())}))
-    if name == "per_device_train_batch_size":
-        return _batches(facts, own)
-    known = knob(name).choices
-    return known if known is not None else (own.get(name),)
+@dataclass(frozen=True)
+class _Tree:
+    """Assignments of a space's knobs: a conditional knob branches only under its condition.
 
-
-def _possible(name: str, value: Value, facts: Facts) -> Value:
-    """Return the user's choice of a knob that is not searched, or its first where this machine
-    cannot do it: the user's own config still reports that."""
-    lacks = knob(name).needs == "an accelerator" and facts.device.kind == "cpu"
-    known = knob(name).choices
-    return known[0] if lacks and known else value
-
-
-def _packed_lengths(facts: Facts, explicit: int | None) -> list[int]:
-    """Powers of two a packed row may have: it need not be as long as the longest document.
-
-    Bounded by the model's positions, by what the user allows, by four times the longest row, and
-    by the effective batch: a row may not hold more documents than one update should see.
+    Args:
+        dimensions: every knob of the space that the trainer has.
+        choices: the values of the searched ones.
+        fixed: choices of all others.
+        own: the user's own config.
     """
-    limits = [n for n in (facts.positions, explicit) if n is not None]
-    top = min([4 * facts.lengths.longest, *limits])
-    lengths = [2**i for i in range(_SHORTEST_PACKED.bit_length() - 1, top.bit_length())]
-    return [
-        n
-        for n in lengths
-        if n <= top and facts.sequences_per_row(n, "bfd_split") <= 1.1 * facts.effective_batch
-    ]
+
+    dimensions: Mapping[str, Dimension]
+    choices: Mapping[str, tuple[Value, ...]]
+    fixed: Mapping[str, Value]
+    own: Candidate
+
+    def assignments(self, seed: int) -> tuple[list[dict[str, Value]], list[Skipped]]:
+        """Return the assignments to look at, and a line that says so when that is not all."""
+        names = self._in_order()
+        found = list(itertools.islice(self._all(names, {}), MOST_ASSIGNMENTS + 1))
+        if len(found) <= MOST_ASSIGNMENTS:
+            return found, []
+        total = math.prod(len(values) for values in self.choices.values())
+        left_out = Skipped(
+            what="a sample of the space",
+            reason=(
+                f"the space has up to {total:,} assignments; a fixed sample of "
+                f"{MOST_ASSIGNMENTS:,} and every single change of your own config are looked at"
+            ),
+            count=total - MOST_ASSIGNMENTS,
+        )
+        rng = random.Random(seed)
+        return [*self._single_changes(), *self._drawn(names, rng)], [left_out]
+
+    def _all(self, names: list[str], begun: dict[str, Value]) -> Iterator[dict[str, Value]]:
+        if not names:
+            yield {name: begun[name] for name in self.choices}
+            return
+        name, *rest = names
+        for value in self._open(name, begun):
+            yield from self._all(rest, {**begun, name: value})
+
+    def _drawn(self, names: list[str], rng: random.Random) -> Iterator[dict[str, Value]]:
+        for _ in range(MOST_ASSIGNMENTS):
+            made: dict[str, Value] = {}
+            for name in names:
+                made[name] = rng.choice(self._open(name, made))
+            yield {name: made[name] for name in self.choices}
+
+    def _single_changes(self) -> Iterator[dict[str, Value]]:
+        """Every choice once, all else as in the user's own config (or the knob's default)."""
+        plain = {name: self._default(name) for name in self.choices}
+        for name, values in self.choices.items():
+            for value in values:
+                yield {**plain, name: value}
+
+    def _open(self, name: str, begun: Mapping[str, Value]) -> tuple[Value, ...]:
+        """Return the choices of a knob under those made: outside its condition there is one."""
+        for other, allowed in self.dimensions[name].when.items():
+            # A condition on a knob that this trainer does not have is no condition.
+            made = begun if other in begun else self.fixed
+            if other in made and made[other] not in allowed:
+                return (self._default(name),)
+        return self.choices[name]
+
+    def _default(self, name: str) -> Value:
+        mine = self.own.get(name)
+        return mine if mine in self.choices[name] else self.choices[name][0]
+
+    def _in_order(self) -> list[str]:
+        """Return the searched knobs, each after those its condition looks at."""
+        order: list[str] = []
+        left = list(self.choices)
+        while left:
+            ready = [n for n in left if not any(o in left for o in self.dimensions[n].when)]
+            ready = ready or left[:1]
+            order += ready
+            left = [n for n in left if n not in ready]
+        return order
 
 
-def _batches(facts: Facts, own: Candidate) -> tuple[Value, ...]:
-    """Powers of two up to the effective batch, and the user's own."""
-    top = max(1, min(int(facts.effective_batch), len(facts.lengths)))
-    powers = {2**i for i in range(top.bit_length()) if 2**i <= top}
-    mine = own.get("per_device_train_batch_size")
-    return tuple(sorted({*powers, top, int(mine or 1)}))
-
-
-def _applies(
-    name: str,
-    value: Value,
-    dimension: Dimension,
-    assignment: Mapping[str, Value],
-    fixed: Mapping[str, Value],
-    own: Candidate,
-) -> bool:
-    """Whether a choice of a conditional knob is to be tried; outside its condition only one is."""
-    for other, allowed in dimension.when.items():
-        if assignment.get(other, fixed.get(other)) not in allowed:
-            return value == dimension_default(dimension, own.get(name))
-    return True
-
-
-def dimension_default(dimension: Dimension, own: Value) -> Value:
-    """Return the choice a conditional knob has where it does not apply."""
-    choices = dimension.choices
-    if choices == "auto" or own in choices:
-        return own
-    return choices[0]
-
-
-def _skipped(against: Mapping[str, Counter[str]]) -> tuple[Skipped, ...]:
+def _skipped(against: Mapping[str, Counter[str]]) -> list[Skipped]:
     """Say what was left out, a line per rule: its commonest reason, and how many others it had."""
     lines = []
     for rule, reasons in against.items():
@@ -164,4 +177,4 @@ def _skipped(against: Mapping[str, Counter[str]]) -> tuple[Skipped, ...]:
         lines.append(
             Skipped(what=rule.replace("_", " "), reason=reason + more, count=reasons.total())
         )
-    return tuple(sorted(lines, key=lambda line: -line.count))
+    return lines

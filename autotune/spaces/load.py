@@ -15,7 +15,9 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 from autotune.core.errors import BadInput, nearest
+from autotune.core.job import Trainer
 from autotune.knobs.catalog import BY_NAME
+from autotune.knobs.knob import Knob
 from autotune.spaces.schema import Space
 
 
@@ -90,6 +92,11 @@ def space_hash(space: Space) -> str:
 
 
 def _check_knobs(path: Path, document: Any) -> None:
+    """Check names, choices and conditions against the knob table.
+
+    Raises:
+        BadInput: one of them is unknown; says the line and the nearest.
+    """
     knobs = document.get("knobs")
     if not isinstance(knobs, CommentedMap):
         return
@@ -100,23 +107,54 @@ def _check_knobs(path: Path, document: Any) -> None:
                 f"{at}: unknown knob {name!r}{nearest(str(name), sorted(BY_NAME))}.",
                 f"Knobs are {', '.join(BY_NAME)}.",
             )
+        _check_trainer(at, BY_NAME[name], document.get("trainer"))
         conditional = isinstance(dimension, dict)
-        choices = dimension.get("choices") if conditional else dimension
-        for choice in choices if isinstance(choices, list) else []:
-            if not BY_NAME[name].accepts(choice):
-                known = BY_NAME[name].choices
-                expected = (
-                    "a positive whole number or null"
-                    if known is None
-                    else ", ".join("null" if c is None else str(c).lower() for c in known)
-                )
-                raise BadInput(f"{at}: {name} cannot be {choice!r}, expected {expected}.")
-        for other in (dimension.get("when") or {}) if conditional else {}:
+        _check_choices(at, BY_NAME[name], dimension.get("choices") if conditional else dimension)
+        conditions = dimension.get("when") if conditional else None
+        for other, allowed in conditions.items() if isinstance(conditions, dict) else ():
             if other not in knobs:
                 raise BadInput(
                     f"{at}: {name} depends on {other!r}, which is not a knob of this space"
                     f"{nearest(str(other), [str(k) for k in knobs])}."
                 )
+            if other in BY_NAME:
+                _check_choices(at, BY_NAME[other], allowed)
+        _check_circle(at, name, knobs)
+
+
+def _check_trainer(at: str, row: Knob, trainer: object) -> None:
+    names = [t.value for t in row.trainers]
+    if trainer in [t.value for t in Trainer] and trainer not in names:
+        raise BadInput(f"{at}: {trainer} has no {row.name}; it is a knob of {', '.join(names)}.")
+
+
+def _check_choices(at: str, row: Knob, choices: object) -> None:
+    for choice in _plain(choices) if isinstance(choices, list) else []:
+        if row.accepts(choice):
+            continue
+        if row.choices is None:
+            raise BadInput(
+                f"{at}: {row.name} cannot be {choice!r}, expected a positive whole number or null."
+            )
+        known = ["null" if c is None else str(c).lower() for c in row.choices]
+        raise BadInput(
+            f"{at}: {row.name} cannot be {choice!r}{nearest(str(choice), known)}, "
+            f"expected {', '.join(known)}."
+        )
+
+
+def _check_circle(at: str, name: str, knobs: CommentedMap) -> None:
+    """Check that no knob depends on itself, by way of others or not."""
+    reached, left = set(), [name]
+    while left:
+        dimension = knobs.get(left.pop())
+        conditions = dimension.get("when") if isinstance(dimension, dict) else None
+        for other in conditions if isinstance(conditions, dict) else ():
+            if other == name:
+                raise BadInput(f"{at}: {name} depends on itself.", "Remove one of the conditions.")
+            if other not in reached:
+                reached.add(other)
+                left.append(other)
 
 
 def _line(document: Any, where: list[str]) -> int:
@@ -135,4 +173,6 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list):
         return [_plain(v) for v in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)  # ruamel keeps how a number was written in a subclass
     return value

@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from autotune.core.candidate import Value
+from autotune.core.job import Trainer
 from autotune.knobs.catalog import KNOBS
+from autotune.knobs.knob import OFFLINE, Knob
 
 Choices = Literal["auto"] | Annotated[list[Value], Field(min_length=1)]
 
@@ -36,7 +38,8 @@ class Space(BaseModel):
     Args:
         schema_version: version of this format.
         name: what ``--space`` calls it.
-        trainer: the trainer it is for.
+        trainer: the trainer it is for; ``any`` is every trainer of a fixed data set, and each
+            leaves out the knobs it does not have.
         describe: one line on what it is good for.
         knobs: choices by knob; a bare list is a dimension without conditions.
     """
@@ -45,9 +48,13 @@ class Space(BaseModel):
 
     schema_version: Literal[1]
     name: str
-    trainer: Literal["sft", "dpo", "reward", "kto", "grpo", "rloo", "online-dpo"]
+    trainer: Literal["sft", "dpo", "reward", "kto", "grpo", "rloo", "online-dpo", "any"]
     describe: str
     knobs: dict[str, Choices | Dimension] = Field(min_length=1)
+
+    def suits(self, trainer: Trainer) -> bool:
+        """Whether it is for a trainer."""
+        return self.trainer == trainer or (self.trainer == "any" and trainer in OFFLINE)
 
     def dimensions(self) -> dict[str, Dimension]:
         """Return every knob as a dimension."""
@@ -58,10 +65,28 @@ class Space(BaseModel):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON schema editors check space files against; knob names are listed."""
+    """Return the JSON schema editors check space files against: every knob with its choices."""
     schema = Space.model_json_schema()
-    schema["properties"]["knobs"]["propertyNames"] = {"enum": [k.name for k in KNOBS]}
+    knobs = schema["properties"]["knobs"]
+    knobs["additionalProperties"] = False
+    knobs["properties"] = {row.name: _knob_schema(row) for row in KNOBS}
     return schema
+
+
+def _knob_schema(row: Knob) -> dict[str, Any]:
+    item: dict[str, Any] = (
+        {"type": ["integer", "null"], "minimum": 1}
+        if row.choices is None
+        else {"enum": list(row.choices)}
+    )
+    choices = {"anyOf": [{"const": "auto"}, {"type": "array", "minItems": 1, "items": item}]}
+    conditional = {
+        "type": "object",
+        "required": ["choices"],
+        "additionalProperties": False,
+        "properties": {"choices": choices, "when": {"$ref": "#/$defs/Dimension/properties/when"}},
+    }
+    return {"description": row.help, "anyOf": [*choices["anyOf"], conditional]}
 
 
 if __name__ == "__main__":

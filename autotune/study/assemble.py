@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from autotune.core.about import __version__
@@ -12,13 +14,18 @@ from autotune.core.job import Budget, Job
 from autotune.core.measurement import ProbeReport
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
+from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
-from autotune.core.units import show_bytes, show_ratio
+from autotune.core.units import show_alike, show_bytes, show_ratio
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.protocol import Prepared
-from autotune.study.choose import choice, reference, verification_of
+from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
+from autotune.study.guard import words
 from autotune.study.strategy import cheapest
+
+#: Values of transformers' ``device_map`` that divide a model among devices.
+_SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ def assemble(
     speedup: Ratio | None,
     seconds: float,
     interrupted: bool,
+    predictions: Sequence[Prediction] = (),
+    gated: Mapping[str, Prediction] = MappingProxyType({}),
 ) -> Result:
     """Return the result of a run, finished or not.
 
@@ -62,6 +71,8 @@ def assemble(
         speedup: best against reference, once both were measured in turns.
         seconds: what the search cost so far.
         interrupted: whether it was stopped early.
+        predictions: what is expected of candidates, fastest first.
+        gated: what was not probed because of its prediction, by key.
     """
     against = reference(trials)
     best, because = choice(trials, speedup, run.facts.job.objective)
@@ -80,15 +91,33 @@ def assemble(
         best=best.candidate.key if best else None,
         chosen_because=because,
         verification=_verification(trials, best),
+        equivalence=words(best, against, trials, run.facts),
         speedup=speedup,
-        skipped=run.skipped,
+        skipped=(*_not_probed(gated, run.budget), *run.skipped),
         overrides=overridden(run.job.options),
         notices=(*_findings(trials, run), *run.notices),
         search_seconds=seconds,
         pays_back_seconds=_pays_back(seconds, speedup),
         out_dir=run.out_dir,
         interrupted=interrupted,
+        predictions=tuple(predictions),
+        gated=tuple(gated),
     )
+
+
+def _not_probed(gated: Mapping[str, Prediction], budget: Budget) -> list[Skipped]:
+    """Say in one line what was not probed because it is predicted not to fit."""
+    if not gated:
+        return []
+    least = min(p.low_bytes for p in gated.values())
+    return [
+        Skipped(
+            what="predicted not to fit",
+            reason=f"predicted to need {show_bytes(least)} or more, beyond the "
+            f"{show_bytes(budget.usable_bytes)} that may be used, whatever the error",
+            count=len(gated),
+        )
+    ]
 
 
 def _with_eval_batch(
@@ -145,6 +174,14 @@ def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
             f"TRL refuses padding_free without packing while max_length ({length}) is set: your "
             "config was measured on rows cut to it beforehand, which is how it can be trained."
         )
+    vain = {found.knob: found for found in reversed(in_vain(trials))}
+    found += [_saved_nothing(one) for one in vain.values()]
+    spread = (facts.option("model_init_kwargs") or {}).get("device_map")
+    if isinstance(spread, str) and spread in _SPREADING:
+        found.append(
+            f"device_map {spread} spreads the model over every device of your own run: it was "
+            "measured on one device alone, and TRL trains on one per process."
+        )
     if run.prepared.device.kind == "cpu":
         found.append("Measured on a CPU: not a recommendation for a GPU.")
     if run.facts.job.weights == "random":
@@ -152,6 +189,15 @@ def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
             "Probes used random weights built from the model's config: same memory and speed."
         )
     return found
+
+
+def _saved_nothing(one: InVain) -> str:
+    """Say that a saver is not worth its time here."""
+    times = [t.estimate.score_seconds for t in (one.trial, one.without) if t.estimate]
+    return (
+        f"{one.knob} saved no memory and made a pass {times[0] / times[1]:.2f} times as long "
+        f"(probe {one.trial.number} against {one.without.number}): not recommended here."
+    )
 
 
 def _pays_back(seconds: float, speedup: Ratio | None) -> float | None:
@@ -210,15 +256,13 @@ def _not_measured(result: Result) -> EnvironmentUnable:
 
 
 def peaks_line(peaks: Peaks) -> str:
-    """Return the known peaks in words, each with its name."""
-    parts = [
-        f"{name} {show_bytes(value)}"
-        for name, value in (
-            ("allocated", peaks.allocated_bytes),
-            ("reserved", peaks.reserved_bytes),
-            ("process", peaks.process_bytes),
-            ("device used", peaks.device_used_bytes),
-        )
-        if value is not None
-    ]
-    return ", ".join(parts)
+    """Return the known peaks in words, each with its name, all in one unit."""
+    known = {
+        "allocated": peaks.allocated_bytes,
+        "reserved": peaks.reserved_bytes,
+        "process": peaks.process_bytes,
+        "device used": peaks.device_used_bytes,
+    }
+    values = {name: value for name, value in known.items() if value is not None}
+    shown = show_alike(values.values())
+    return ", ".join(f"{name} {text}" for name, text in zip(values, shown, strict=True))

@@ -7,6 +7,7 @@ candidate with the fewest neutral changes (DESIGN.md 5.8).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,13 +15,18 @@ from autotune.core.job import Objective
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, TrialRecord
 
-_AFTER_THE_SEARCH = ("confirmation", "verification")
+_AFTER_THE_SEARCH = ("confirmation", "guard", "verification")
+#: Knobs that trade time for memory, and the choice under which each does nothing.
+_SAVERS = {"activation_offloading": False, "gradient_checkpointing": "none"}
+#: Peaks this near are one peak; twice what a verification allows between its windows.
+_SAME_PEAK_RATIO = 0.01
 
 
 def fitting(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Return the trials that fit and were timed, confirmations and verifications left out.
 
-    A candidate that failed while it was confirmed or verified does not fit, whatever it did before.
+    A candidate that failed while it was confirmed, compared or verified is out, whatever it did
+    before.
     """
     failed = {
         t.candidate.key for t in trials if t.role in _AFTER_THE_SEARCH and _disproves(t, trials)
@@ -36,16 +42,19 @@ def fitting(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 
 def _disproves(trial: TrialRecord, trials: Sequence[TrialRecord]) -> bool:
-    """Whether a confirmation or verification shows that its candidate does not fit after all.
+    """Whether what came after the search shows that a candidate is not to be emitted.
 
-    A verification that only took too long, or met a full disk, shows nothing; one that failed in
-    evaluation may have been repeated with a smaller batch.
+    A comparison shows something only when both updates were seen. A verification that only took
+    too long, or met a full disk, shows nothing; one that failed in evaluation may have been
+    repeated with a smaller batch.
     """
     outcome = trial.report.ending.outcome
     if outcome is Outcome.FITS or may_recover(trial):
         return False
     if trial.role == "confirmation":
         return True
+    if trial.role == "guard":
+        return trial.report.compared is not None
     shown = outcome.is_memory or outcome in (Outcome.INVALID, Outcome.NON_FINITE)
     return shown and verification_of(trials, trial) is None
 
@@ -74,8 +83,44 @@ def score(trial: TrialRecord, objective: Objective) -> tuple[float, ...]:
 
 
 def ranking(trials: Sequence[TrialRecord], objective: Objective) -> list[TrialRecord]:
-    """Return the fitting trials, best first."""
-    return sorted(fitting(trials), key=lambda t: score(t, objective))
+    """Return the fitting trials, best first, and last those that save memory in vain."""
+    vain = {v.trial.candidate.key for v in in_vain(trials)}
+    return sorted(fitting(trials), key=lambda t: (t.candidate.key in vain, *score(t, objective)))
+
+
+@dataclass(frozen=True)
+class InVain:
+    """A saver that was measured to save nothing.
+
+    Args:
+        knob: the saver.
+        trial: a fitting trial that uses it.
+        without: the same candidate without it: as small, and faster.
+    """
+
+    knob: str
+    trial: TrialRecord
+    without: TrialRecord
+
+
+def in_vain(trials: Sequence[TrialRecord]) -> list[InVain]:
+    """Return the savers that cost time and save nothing within the noise, each with its proof."""
+    fits = fitting(trials)
+    return [
+        InVain(knob, trial, other)
+        for trial in fits
+        for other in fits
+        for knob, idle in _SAVERS.items()
+        if set(trial.candidate.differences(other.candidate)) == {knob}
+        and other.candidate.get(knob) == idle
+        and _peak(other) <= _peak(trial) * (1.0 + _SAME_PEAK_RATIO)
+        and score(other, "throughput")[0] < score(trial, "throughput")[0]
+    ]
+
+
+def _peak(trial: TrialRecord) -> int:
+    assert trial.report.measurement is not None
+    return trial.report.measurement.peaks.deciding_bytes or 0
 
 
 def reference(trials: Sequence[TrialRecord]) -> TrialRecord | None:

@@ -9,9 +9,9 @@ import numpy as np
 from autotune.core.candidate import Candidate
 from autotune.core.measurement import Measurement
 from autotune.core.result import Estimate
-from autotune.core.shapes import Shapes, shapes_of_pass
 from autotune.core.time_model import fit
 from autotune.knobs.facts import Facts
+from autotune.knobs.passes import pass_shapes
 from autotune.knobs.rules import retention
 from autotune.knobs.translate import Settings
 
@@ -64,22 +64,4 @@ def estimate(
         rows_cut=0 if loses_nothing or length is None else facts.lengths.rows_cut(int(length)),
         tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
         spread_ratio=model.spread_ratio,
-    )
-
-
-def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shapes:
-    """Return the micro-batches one pass over the data set has under a candidate."""
-    length = candidate.get("max_length")
-    multiple = candidate.get("pad_to_multiple_of")
-    return shapes_of_pass(
-        facts.lengths,
-        batch=int(candidate.get("per_device_train_batch_size") or 1),
-        max_length=None if length is None else int(length),
-        packing=str(candidate.get("packing", "none")),
-        padding_free=bool(candidate.get("padding_free", False)),
-        pad_to_multiple_of=None if multiple is None else int(multiple),
-        group_by_length=facts.option("train_sampling_strategy") == "group_by_length",
-        accumulation=settings.accumulation,
-        shards=facts.shards,
-        seed=facts.job.seed,
     )

@@ -1,4 +1,4 @@
-"""The search: baseline, first candidates, then what the sampler proposes; then the confirmation.
+"""The search: baseline, what is promising, then what the sampler proposes; then the confirmation.
 
 Reads as the order of events. What to try is in strategy.py and suggest.py, how a candidate is
 measured in session.py, what an ending means in objective.py and choose.py, what is kept in
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
-from autotune.core.outcome import Phase
+from autotune.core.outcome import Outcome, Phase
+from autotune.core.prediction import Fit, Prediction
 from autotune.core.result import TrialRecord
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
@@ -24,9 +26,12 @@ from autotune.study.choose import (
     reference,
     verification_of,
 )
-from autotune.study.session import Session
-from autotune.study.strategy import cheapest, first_candidates
+from autotune.study.foresight import Foresight
+from autotune.study.guard import guard_of, guard_spec, not_comparable
+from autotune.study.session import LEARNED_FROM, VERIFICATION_TIMES, Session
+from autotune.study.strategy import first_candidates, promising, smallest, tracing_seconds
 from autotune.study.suggest import Seen, propose
+from autotune.study.uninterrupted import uninterrupted
 
 #: Rounds in which the reference and the winner are measured in turns.
 CONFIRMATION_ROUNDS = 3
@@ -34,9 +39,20 @@ CONFIRMATION_ROUNDS = 3
 MOST_CONFIRMATION_ROUNDS = 6
 
 
+#: Most promising candidates probed before the sampler, which models nothing earlier, has its turn.
+_FIRST = 6
+
+
 @dataclass
 class Search(Session):
-    """One search over an enumerated space; its fields are the session's."""
+    """One search over an enumerated space; its other fields are the session's.
+
+    Args:
+        look_ahead: has candidates traced for so many seconds and returns what is expected of
+            them, None when it cannot; None never does.
+    """
+
+    look_ahead: Callable[[Sequence[Candidate], float], Foresight | None] | None = None
 
     def run(self) -> None:
         """Search until the limits are reached or everything was probed; fills ``trials``.
@@ -49,31 +65,75 @@ class Search(Session):
         own = canonical(user_candidate(self.facts), self.facts)
         while self._baseline_is_due():
             self.probe(own, "baseline")
+        self._foresee(own)
         if not self._fits(own):
-            least = cheapest(self.space.candidates)
+            least = smallest(self.space.candidates, self.predictions())
             if least is not None and least.key not in self._visited():
                 self.probe(least, "search")
             if least is not None and self._does_not_fit(least) and self._does_not_fit(own):
                 return  # nothing can be expected to fit: say so instead of trying the rest
-        queue += first_candidates(self.space.candidates, own, self.facts)
+        if self.foresight is None:
+            queue += first_candidates(self.space.candidates, own, self.facts)
         while self._may_go_on():
-            visited = self._visited()
-            queue = [c for c in (*self._disturbed(), *queue) if c.key not in visited]
-            candidate = queue.pop(0) if queue else self._proposal(visited)
+            done = self._visited() | set(self.gated())
+            queue = [c for c in (*self._disturbed(), *queue) if c.key not in done]
+            candidate = queue.pop(0) if queue else self._next(done)
             if candidate is None:
                 break
             self.probe(candidate, "search")
+        self._keep_gated()
         self.confirm()
         self.verify()
 
-    def verify(self) -> None:
-        """Look at the chosen candidate for longer; one that is not safe gives way to the next.
+    def gated(self) -> dict[str, Prediction]:
+        """Return, by key, what is not probed: predicted not to fit, the error band included."""
+        visited = self._visited()
+        return {
+            p.candidate.key: p
+            for p in self.predictions()
+            if p.candidate.key not in visited and p.fit(self.budget) is Fit.HOPELESS
+        }
 
-        When only evaluation runs out of memory its batch is halved until it fits.
+    def _foresee(self, own: Candidate) -> None:
+        """Have the candidates traced where that pays, and take in what was probed already."""
+        seconds = tracing_seconds(self.trials, self.limits.trials)
+        if self.look_ahead is None or seconds is None:
+            return
+        everything = {c.key: c for c in (own, *self.space.candidates)}
+        self.foresight = self.look_ahead(list(everything.values()), seconds)
+        for trial in self.trials:
+            if self.foresight is not None and trial.role in LEARNED_FROM:
+                self.foresight.learn(trial.candidate, trial.report)
+
+    def _keep_gated(self) -> None:
+        """Tell Optuna what was not probed, with the peak it was predicted to need."""
+        for key, prediction in self.gated().items():
+            params = {n: self._searched(prediction.candidate, n) for n in self.space.choices}
+            self.store.pruned(params, self.space.choices, key, prediction.peak_bytes)
+
+    def _next(self, done: set[str]) -> Candidate | None:
+        """Return the most promising candidate, and in every second turn the sampler's."""
+        taken = sum(t.role == "search" for t in self.trials)
+        best = promising(self.predictions(), self.budget, self.objective, done)
+        if best is not None and (taken < _FIRST or taken % 2 == 0):
+            return best
+        return self._proposal(done)
+
+    def verify(self) -> None:
+        """Look at the chosen candidate for longer; one that fails gives way to the next.
+
+        First that it trains what the reference trains, then that it is safe. When only evaluation
+        runs out of memory its batch is halved until it fits.
         """
         while True:
             chosen, _ = choice(self.trials, self.speedup, self.objective)
-            if chosen is None or verification_of(self.trials, chosen) is not None:
+            if chosen is None:
+                return
+            if not self._trains_the_same(chosen):
+                self.speedup = None
+                self.confirm()
+                continue
+            if verification_of(self.trials, chosen) is not None:
                 return
             batch = int(self.facts.option("per_device_eval_batch_size") or 1)
             record = self.probe(chosen.candidate, "verification", eval_batch=batch)
@@ -85,6 +145,44 @@ class Search(Session):
                 return
             self.speedup = None
             self.confirm()
+
+    def _trains_the_same(self, chosen: TrialRecord) -> bool:
+        """Compare one update of the chosen candidate with the reference's, where that can be done.
+
+        Returns:
+            False when the two were seen to differ.
+        """
+        against = reference(self.trials)
+        same = against is None or against.candidate.key == chosen.candidate.key
+        if same or against is None or not_comparable(chosen, against, self.facts):
+            return True
+        done = guard_of(self.trials, chosen)
+        if done is not None and not may_recover(done):
+            return True
+        spec = guard_spec(
+            chosen,
+            against,
+            self.facts,
+            model_dir=self.model_dir,
+            rows_dir=self.rows_dir,
+            weights="real" if self.has_weights else self.facts.job.weights,
+        )
+        number = self.trials[-1].number + 1
+        self.observer.started(chosen.candidate, "guard")
+        report = self.prober.compare(
+            spec,
+            name=f"{number:04d}",
+            deadline_s=VERIFICATION_TIMES * self.limits.probe_s,
+            tick=self.observer.tick,
+        )
+        record = chosen.model_copy(
+            update={"number": number, "role": "guard", "report": report, "estimate": None}
+        )
+        with uninterrupted():
+            self.trials.append(record)
+            self.store.finish(None, record, None, None)
+            self.observer.finished(record)
+        return report.compared is None or report.ending.outcome is Outcome.FITS
 
     def confirm(self) -> None:
         """Measure the best candidate and the reference in turns and set ``speedup``.
@@ -124,7 +222,7 @@ class Search(Session):
 
     def _turns_taken(self, wanted: list[Candidate]) -> int:
         """Return how many of the wanted turns the last trials are."""
-        trials = [t for t in self.trials if t.role != "verification"]
+        trials = [t for t in self.trials if t.role not in ("guard", "verification")]
         for count in range(min(len(wanted), len(trials)), 0, -1):
             last = trials[-count:]
             if all(t.role == "confirmation" for t in last) and [t.candidate.key for t in last] == [
@@ -138,7 +236,7 @@ class Search(Session):
         listed = {c.key for c in self.space.candidates}
         for t in self.trials:
             value, violation = self._verdict(t)
-            if t.role == "confirmation" or t.candidate.key not in listed:
+            if t.role in ("confirmation", "guard") or t.candidate.key not in listed:
                 continue
             if value is not None and violation is not None:
                 params = {n: self._searched(t.candidate, n) for n in self.space.choices}

@@ -16,16 +16,19 @@ from autotune.core.errors import EnvironmentUnable
 from autotune.core.job import Budget, Objective
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Ending, Outcome, Phase
+from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, TrialRecord
 from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules import Verdict, judge
 from autotune.knobs.translate import settings
-from autotune.probe.classify import mixing_refused, spilled_by_time, starved
+from autotune.probe.classify import is_near, is_transient, mixing_refused, starved
+from autotune.probe.judge_run import spilled_by_time
 from autotune.probe.protocol import ProbeSpec
 from autotune.probe.runner import Prober
 from autotune.spaces.enumerate import Enumerated
 from autotune.study.choose import score
+from autotune.study.foresight import Foresight
 from autotune.study.objective import estimate
 from autotune.study.plan import EvalRows, probe_spec, verification
 from autotune.study.storage import Store
@@ -33,6 +36,8 @@ from autotune.study.uninterrupted import uninterrupted
 
 #: As many probes may die of one cause that is not memory before the search stops (DESIGN.md 5.12).
 SAME_CAUSE_LIMIT = 3
+#: Roles of probes predictions are corrected from: each candidate once.
+LEARNED_FROM = ("baseline", "search")
 #: A verification runs ten times the updates of a probe and times none: it gets more time.
 VERIFICATION_TIMES = 5
 
@@ -80,6 +85,8 @@ class Session:
         limits: when to stop.
         observer: watches.
         eval_rows: rows the user's config evaluates on; None when it does not.
+        has_weights: whether the model's real weights lie in ``model_dir``.
+        foresight: what is expected of candidates; None when they were not traced.
     """
 
     facts: Facts
@@ -92,6 +99,8 @@ class Session:
     limits: Limits
     observer: Observer
     eval_rows: EvalRows | None = None
+    has_weights: bool = False
+    foresight: Foresight | None = None
     trials: list[TrialRecord] = field(default_factory=list)
     speedup: Ratio | None = None
     _start: float = field(default_factory=time.monotonic)
@@ -100,6 +109,14 @@ class Session:
     def objective(self) -> Objective:
         """What is minimised."""
         return self.facts.job.objective
+
+    def predictions(self) -> list[Prediction]:
+        """Return what is expected of every traced candidate, fastest first."""
+        return [] if self.foresight is None else self.foresight.all()
+
+    def gated(self) -> dict[str, Prediction]:
+        """Return, by key, what is not probed because of its prediction."""
+        return {}
 
     def probe(self, candidate: Candidate, role: str, *, eval_batch: int = 1) -> TrialRecord:
         translated = settings(candidate, self.facts)
@@ -115,13 +132,14 @@ class Session:
                 update={"verification": look, "options": {**spec.options, **options}}
             )
         number = self.trials[-1].number + 1 if self.trials else 0
+        refused = judge(candidate, self.facts, own=role != "search")
         stored = None
-        if role == "search":
+        if role == "search" and refused.valid:  # what a rule is against never becomes a trial
             params = {n: self._searched(candidate, n) for n in self.space.choices}
             stored = self.store.begin(params, self.space.choices, candidate.key)
+        expected = None if self.foresight is None else self.foresight.of(candidate)
         self.observer.started(candidate, role)
         try:
-            refused = judge(candidate, self.facts, own=role != "search")
             report = (
                 self._judged(self._measure(spec, f"{number:04d}"))
                 if refused.valid
@@ -148,7 +166,10 @@ class Session:
                 if fits and measured is not None
                 else None
             ),
+            prediction=expected,
         )
+        if self.foresight is not None and role in LEARNED_FROM:
+            self.foresight.learn(candidate, report)
         with uninterrupted():
             self.trials.append(record)
             self.store.finish(stored, record, *self._verdict(record))
@@ -163,13 +184,18 @@ class Session:
             return self.prober.probe(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
 
         report = probe(spec, name)
+        if is_transient(report):
+            report = probe(spec, f"{name}-again")
         if report.ending.outcome is not Outcome.CRASHED or spec.cap_bytes is None:
             return report
-        # Starved libraries die in many ways (a failed primitive, a signal). Look once more without
-        # the cap: a candidate that then runs and needs more than it had was out of memory.
+        # Starved libraries die in many ways (a failed primitive, an illegal access, a signal).
+        # Look once more without the cap: a candidate that then runs and needs more than it had
+        # was out of memory; one that runs and needs far less met a fault that may not come again.
         room = int(0.9 * self.facts.device.free_bytes)
         free = spec.model_copy(update={"cap_bytes": room, "memory_only": True})
         second = probe(free, f"{name}-uncapped")
+        if second.ending.outcome is Outcome.FITS and not is_near(second, spec.cap_bytes):
+            return probe(spec, f"{name}-again")
         return starved(report, second, spec.cap_bytes)
 
     def _judged(self, report: ProbeReport) -> ProbeReport:

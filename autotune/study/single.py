@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
 from autotune.core.errors import EnvironmentUnable, NothingFits
+from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, TrialRecord
 from autotune.core.units import show_bytes, show_ratio
@@ -23,16 +24,27 @@ from autotune.study.session import Session
 
 #: What ``Result.space`` calls a measurement that searched nothing.
 SPACE = {"name": "one config", "candidates": 1, "merged": 0}
-#: The reference turns every searched lever to the side that needs least memory, whatever the
+#: The reference turns every neutral lever to the side that needs least memory, whatever the
 #: config says, so that a knob flipped in the config does not flip it here too.
 _REFERENCE = {
     "per_device_train_batch_size": 1,
     "packing": "none",
     "padding_free": False,
     "pad_to_multiple_of": None,
+    "train_sampling_strategy": "random",
+    "dataloader_num_workers": 0,
     "gradient_checkpointing": "full",
     "activation_offloading": False,
+    "torch_empty_cache_steps": None,
+    "allocator": "default",
+    "precompute_ref_log_probs": False,
+    "attn_implementation": None,
+    "use_kernels": False,
+    "use_liger_kernel": False,
+    "torch_compile": False,
 }
+#: KTO compares the rows of a micro-batch in their order.
+_KTO = {"per_device_train_batch_size": 2, "train_sampling_strategy": "sequential"}
 
 
 @dataclass
@@ -84,6 +96,8 @@ def reference_form(own: Candidate, facts: Facts) -> Candidate | None:
     """
     names = {knob.name for knob in knobs_of(facts.job.trainer)}
     known = {name: value for name, value in _REFERENCE.items() if name in names}
+    if facts.job.trainer is Trainer.KTO:
+        known |= _KTO
     form = canonical(own.with_knobs(**known), facts)  # type: ignore[arg-type]
     return None if form.key == own.key or not judge(form, facts, own=True).valid else form
 
@@ -111,6 +125,7 @@ def alone(result: Result, speedup: Ratio | None) -> Result:
             "reference": speedup.reference if speedup else None,
             "chosen_because": _because(steady, fits=fits),
             "verification": "",
+            "equivalence": "",
             "speedup": speedup,
             "pays_back_seconds": None,
             "skipped": (),

@@ -35,7 +35,9 @@ def in_order(trainer: Trainer, built: Any, rows: Any) -> Any:
         rows: its prepared rows, selected and ordered; whole micro-batches.
     """
     # KTO's mismatched completions come from the micro-batch a row is in, so from the order.
-    return built.mismatched(rows) if trainer is Trainer.KTO and built.calculate_KL else rows
+    if trainer is Trainer.KTO and built.calculate_KL:
+        return _mismatched(rows, built.args.per_device_train_batch_size)
+    return rows
 
 
 def precomputed(built: Any, rows: Any, name: str, batch: int) -> Any:
@@ -77,12 +79,8 @@ def _kto(base: Any) -> Any:
         def _prepare_dataset(self, dataset: Any, _: Any, args: Any, __: str) -> Any:
             if args.max_length is not None:
                 dataset = _with_completions(dataset, args.max_length)
-            return self.mismatched(dataset, args) if self.calculate_KL else dataset
-
-        def mismatched(self, dataset: Any, args: Any = None) -> Any:
-            """Give every row the completion of the row before it in its micro-batch."""
-            batch = (args or self.args).per_device_train_batch_size
-            return dataset.map(_rotated, batched=True, batch_size=batch)
+            batch = args.per_device_train_batch_size
+            return _mismatched(dataset, batch) if self.calculate_KL else dataset
 
         def _precompute_ref_logps(self, dataset: Any, *args: Any) -> Any:
             return super()._precompute_ref_logps(dataset, *args) if self.may_precompute else dataset
@@ -93,6 +91,11 @@ def _kto(base: Any) -> Any:
 def _with_completions(dataset: Any, max_length: int) -> Any:
     """Leave out rows whose prompt alone fills ``max_length``, as TRL does."""
     return dataset.filter(lambda prompt: len(prompt) < max_length, input_columns=["prompt_ids"])
+
+
+def _mismatched(dataset: Any, batch: int) -> Any:
+    """Give every row the completion of the row before it in its micro-batch, as TRL does."""
+    return dataset.map(_rotated, batched=True, batch_size=batch)
 
 
 def _rotated(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:

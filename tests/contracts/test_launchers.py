@@ -218,6 +218,14 @@ def test_a_process_has_the_users_environment_less_a_launchers(runner: Runner) ->
     assert found["group"] == found["pid"], "it leads a process group of its own"
 
 
+def test_a_path_without_python_starts_the_same_python(tmp_path: Path) -> None:
+    # BC52: no launcher is looked up, so none can be missing.
+    with Runner(ColdLauncher({"PATH": "/nowhere"}), tmp_path) as alone:
+        done = run(alone, "plain")
+    assert done.code == 0
+    assert done.reply is not None and done.reply.environment is not None
+
+
 def test_probes_in_a_row_leave_no_file_open(runner: Runner) -> None:
     def opened() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))

@@ -16,8 +16,9 @@ from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical, settings
 from autotune.probe.fake import FakeProber
 from autotune.probe.fake_machine import FakeMachine
+from autotune.probe.fake_script import Hangs
 from autotune.probe.launch import ColdLauncher, WarmServer
-from autotune.probe.protocol import ProbeSpec
+from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
 from autotune.probe.runner import Prober, Runner
 from autotune.study.plan import probe_spec
 from tests.support.facts import GIB, MIB, budget_of, candidate_of, facts_of
@@ -52,6 +53,21 @@ class Setup:
         )
         options = {**spec.options, **changes.pop("options", {})}
         return spec.model_copy(update={"options": options, **changes})
+
+    def guard(self, **candidate: Any) -> GuardSpec:
+        """Compare the default with the same in other micro-batches, or with these options."""
+        spec = self.spec()
+        changed = {"per_device_train_batch_size": 1, "gradient_checkpointing": False, **candidate}
+        return GuardSpec(
+            trainer=spec.trainer,
+            model_dir=self.model_dir,
+            weights="random",
+            device="cpu",
+            rows_dir=self.rows_dir,
+            rows=(0, 1, 29, 2),
+            reference=GuardSide(options=spec.options),
+            candidate=GuardSide(options={**spec.options, **changed}),
+        )
 
     def probe(self, spec: ProbeSpec, name: str, deadline_s: float = DEADLINE_S) -> ProbeReport:
         return self.prober.probe(spec, name=name, deadline_s=deadline_s)
@@ -227,6 +243,26 @@ def descendants() -> set[int]:
         for p in psutil.Process().children(recursive=True)
         if p.status() != psutil.STATUS_ZOMBIE
     }
+
+
+def test_two_candidates_that_train_the_same_are_equivalent(setup: Setup) -> None:
+    report = setup.prober.compare(setup.guard(), name="guard", deadline_s=DEADLINE_S)
+    assert report.ending.outcome is Outcome.FITS, report.ending
+    assert report.measurement is None
+    compared = report.compared
+    assert compared is not None
+    assert (2, 4) == (compared.reference.micro_steps, compared.candidate.micro_steps)
+    assert compared.reference.label_tokens == compared.candidate.label_tokens > 0
+    assert compared.reference.precision == "fp32"
+    assert compared.reference.grad_norm > 0.0
+
+
+def test_a_comparison_that_hangs_is_ended_and_says_nothing(setup: Setup) -> None:
+    if isinstance(setup.prober, FakeProber):
+        setup.prober._guards = lambda _, __: Hangs()
+    report = setup.prober.compare(setup.guard(), name="guard-late", deadline_s=0.2)
+    assert report.ending.outcome is Outcome.TIMEOUT
+    assert report.compared is None
 
 
 def test_progress_is_told_while_it_runs(setup: Setup) -> None:

@@ -56,6 +56,11 @@ CASES = {
     "an unknown device": ((*GOOD, "--device", "gpu"), "cuda"),
     "an unknown command-line option": ((*GOOD, "--memmory", "2GiB"), "--memmory"),
     "an unknown change to allow": ((*GOOD, "--allow", "mixin"), "'mixing'"),
+    "a hub name while offline (BC52)": (
+        ("--model", "nobody/nothing", "--dataset", "rows.jsonl"),
+        "nobody/nothing",
+    ),
+    "a folder that cannot be made (BC52)": ((*GOOD, "--out", "/proc/nowhere/run"), "/proc/nowhere"),
     "more memory than there is": ((*GOOD, "--memory", "900TiB"), "921,600"),
 }
 
@@ -64,7 +69,7 @@ CASES = {
 def test_bad_input_is_one_line_and_exit_code_2(case: str, here: Path) -> None:
     arguments, expected = CASES[case]
     before = sorted(p.relative_to(here) for p in here.rglob("*"))
-    done = autotune("run", *arguments, cwd=here)
+    done = autotune("run", *arguments, cwd=here, env={"HF_HUB_OFFLINE": "1"})
     assert done.returncode == 2, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
     assert len(errors) == 1, done.stderr

@@ -7,12 +7,13 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autotune.core.job import DatasetSource
+from autotune.core.job import DatasetSource, Trainer
 from autotune.core.result import Result
 from autotune.emit import EMITTERS, build_config, cpu_overrides, fields, trainer_kwargs
 from autotune.emit.settings import settings_of
@@ -21,6 +22,7 @@ from tests.support.results import (
     OWN_YAML,
     cpu_result,
     gpu_result,
+    preference_result,
     with_best,
     with_job,
 )
@@ -85,18 +87,19 @@ def results() -> dict[str, Result]:
                 path="a.json", blocks=({"path": "json", "data_files": "a.json"},)
             ),
         ),
+        **{t.value: preference_result(t) for t in (Trainer.DPO, Trainer.REWARD, Trainer.KTO)},
     }
 
 
 def parsed(result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Read the emitted YAML as ``trl sft`` does, on a machine without a GPU."""
-    from trl.scripts.sft import make_parser
+    """Read the emitted YAML as ``trl sft`` and its kin do, on a machine without a GPU."""
+    script = import_module(f"trl.scripts.{settings_of(result).classes.command}")
 
     for name in settings_of(result).env:
         monkeypatch.setenv(name, "")
     file = tmp_path / "best.yaml"
     file.write_text(EMITTERS["trl-yaml"].render(result))
-    return make_parser().parse_args_and_config(
+    return script.make_parser().parse_args_and_config(
         ["--config", str(file), *CPU_FLAGS], return_remaining_strings=True
     )
 

@@ -35,6 +35,19 @@ DEFAULTS: dict[str, Any] = {
     "activation_offloading": False,
     "train_sampling_strategy": "random",
     "max_steps": -1,
+    "optim": "adamw_torch_fused",
+    "dtype": "float32",
+    "use_peft": False,
+    "use_dora": False,
+    "use_rslora": False,
+    "lora_r": 16,
+    "load_in_4bit": False,
+    "load_in_8bit": False,
+    "use_liger_kernel": False,
+    "torch_compile": False,
+    "dataloader_num_workers": 0,
+    "precompute_ref_log_probs": False,
+    "loss_type": "nll",
 }
 
 CPU = Device(
@@ -73,12 +86,16 @@ def facts_of(
     positions: int | None = 2048,
     moe: bool = False,
     options: Mapping[str, Any] | None = None,
+    trainer: Trainer = Trainer.SFT,
+    versions: Mapping[str, str] | None = None,
+    lacking: Mapping[str, str] | None = None,
+    traits: Sequence[str] = (),
     **job: Any,
 ) -> Facts:
-    """Return facts of an SFT job over rows of these lengths."""
+    """Return facts of a job (SFT unless said otherwise) over rows of these lengths."""
     return Facts(
         job=Job(
-            trainer=Trainer.SFT,
+            trainer=trainer,
             model="model",
             dataset=DatasetSource(path="rows.jsonl"),
             options=dict(options or {}),
@@ -89,7 +106,9 @@ def facts_of(
         lengths=lengths_of(tokens, labels),
         positions=positions,
         moe=moe,
-        versions={},
+        versions=dict(versions or {}),
+        lacking=dict(lacking or {}),
+        traits=frozenset(traits),
     )
 
 

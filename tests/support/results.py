@@ -472,6 +472,22 @@ def cpu_result() -> Result:
     )
 
 
+def preference_result(trainer: Trainer) -> Result:
+    """Return a finished search on a CPU for DPO, Reward or KTO, with rows that were converted."""
+    result = with_job(cpu_result(), trainer=trainer, dataset=DatasetSource(path="/data/pairs.json"))
+    conversion = "chosen and rejected to prompt, chosen and rejected messages"
+    rows = result.profile.model_copy(
+        update={"layout": "conversation preference", "conversion": conversion}
+    )
+    options = {
+        "per_device_train_batch_size": 2,
+        "gradient_accumulation_steps": 4,
+        "max_length": 512,
+        "gradient_checkpointing": False,
+    }
+    return with_best(result.model_copy(update={"profile": rows}), options=options)
+
+
 def nothing_fits_result() -> Result:
     """Return a search in which every candidate needs more than the budget."""
     trials = (

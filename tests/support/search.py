@@ -10,7 +10,7 @@ from autotune.core.result import TrialRecord
 from autotune.knobs.facts import Facts
 from autotune.probe.fake import FakeProber
 from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_script import Script
+from autotune.probe.fake_script import GuardScript, Script
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.schema import Space
 from autotune.study.search import Search
@@ -61,6 +61,7 @@ def search_of(
     trials: int = 8,
     storage: str | None = IN_MEMORY,
     started: int = 0,
+    guards: GuardScript | None = None,
 ) -> Search:
     """Return a search that is ready to run.
 
@@ -74,6 +75,7 @@ def search_of(
         trials: probes of the search.
         storage: Optuna's storage; None keeps a file, for searches that are resumed.
         started: probes counted before, for a resumed search.
+        guards: what befalls which comparison with the reference.
     """
     found: Enumerated = enumerate_space(space, facts, {})
     return Search(
@@ -82,7 +84,9 @@ def search_of(
         model_dir="model",
         rows_dir="rows",
         budget=budget_of(memory_bytes),
-        prober=FakeProber(machine or FakeMachine(), facts.lengths, script, started=started),
+        prober=FakeProber(
+            machine or FakeMachine(), facts.lengths, script, started=started, guards=guards
+        ),
         store=Store(out_dir, storage, {"space": "x"}),
         limits=Limits(trials=trials, search_s=None, probe_s=120.0),
         observer=Witness(),

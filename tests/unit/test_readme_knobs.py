@@ -18,9 +18,19 @@ def table() -> str:
     ]
     for knob in KNOBS:
         trainers = ", ".join(trainer.value for trainer in knob.trainers)
-        cells = (f"`{knob.name}`", choices(knob), trainers, knob.needs or "", knob.help)
+        cells = (f"`{knob.name}`", choices(knob), trainers, needs(knob), knob.help)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def needs(knob: Knob) -> str:
+    by_need: dict[str, list[str]] = {}
+    for choice, names in knob.needs.items():
+        by_need.setdefault(" and ".join(names), []).append(f"`{str(choice).lower()}`")
+    # A switch has one choice that can need anything.
+    if len(knob.choices or ()) == 2:
+        return "; ".join(by_need)
+    return "; ".join(f"{', '.join(words)}: {need}" for need, words in by_need.items())
 
 
 def choices(knob: Knob) -> str:

@@ -33,7 +33,12 @@ def probe(
             help="What this job may use of the device, such as 22GiB. Default: what is free."
         ),
     ] = None,
-    headroom: Annotated[str, typer.Option(help="Share of the memory kept free.")] = "5%",
+    headroom: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of the memory kept free. Default: 5%; 15% of memory shared with the system."
+        ),
+    ] = None,
     repeats: Annotated[
         int,
         typer.Option(

@@ -35,7 +35,12 @@ def run(
             help="What this job may use of the device, such as 22GiB. Default: what is free."
         ),
     ] = None,
-    headroom: Annotated[str, typer.Option(help="Share of the memory kept free.")] = "5%",
+    headroom: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of the memory kept free. Default: 5%; 15% of memory shared with the system."
+        ),
+    ] = None,
     objective: Annotated[str, typer.Option(help="throughput, memory or length.")] = "throughput",
     min_retention: Annotated[
         str, typer.Option(help="Least share of label tokens a candidate must keep.")

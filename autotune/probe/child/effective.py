@@ -35,7 +35,6 @@ def effective_values(trainer: Trainer, built: Any, parameters: dict[str, Any]) -
         "padding_free": flattens(trainer, built),
         "max_length": args.max_length,
         "per_device_train_batch_size": args.per_device_train_batch_size,
-        "gradient_checkpointing": bool(built.model.is_gradient_checkpointing),
         "activation_offloading": bool(args.activation_offloading),
         "bf16": bool(args.bf16),
         "fp16": bool(args.fp16),
@@ -52,12 +51,13 @@ def effective_values(trainer: Trainer, built: Any, parameters: dict[str, Any]) -
 
 
 def _checkpointing(model: Any) -> dict[str, Any]:
-    """Return how layers are recomputed, from the function they call; nothing when they are not."""
+    """Return how layers are recomputed, from the function they call, and whether they are."""
     for module in model.modules():
         if getattr(module, "gradient_checkpointing", False):
             how = module._gradient_checkpointing_func.keywords
             return {
+                "gradient_checkpointing": True,
                 "use_reentrant": bool(how.get("use_reentrant", True)),
                 "selective": "context_fn" in how,
             }
-    return {}
+    return {"gradient_checkpointing": False}

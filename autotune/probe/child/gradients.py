@@ -1,4 +1,4 @@
-"""Notes which trained modules a gradient reaches; a run can look well while an adapter stays zero."""
+"""Notes which trained modules a gradient reaches: a run can look well while an adapter is zero."""
 
 from __future__ import annotations
 

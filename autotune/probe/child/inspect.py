@@ -14,6 +14,20 @@ import psutil
 
 from autotune.core.environment import Device, Environment
 from autotune.core.errors import BadInput, EnvironmentUnable
+from autotune.core.units import show_bytes
+from autotune.probe.cgroup import cgroup_limit
+from autotune.probe.meters.driver import Driver
+from autotune.probe.meters.limit import limit_of
+from autotune.probe.meters.nvml import NvmlDriver
+from autotune.probe.meters.runtime import CudaRuntime, TorchRuntime
+
+WSL_NOTICE = (
+    "This is WSL: its driver may page GPU memory to the host instead of failing, and pinned memory "
+    "is short; a peak above the device's memory, or steps ten times slower than others of their "
+    "shape, count as spilled."
+)
+#: Share of a device that others must hold before it is worth a sentence; a display takes less.
+_WORTH_SAYING = 0.02
 
 _LIBRARIES = (
     "autotune",
@@ -73,33 +87,71 @@ def _cuda_devices(notices: list[str]) -> list[Device]:
 
     if not torch.cuda.is_available():
         return []
+    memory = psutil.virtual_memory()
+    system = (int(memory.total), int(memory.available))
     devices = []
     for index in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(index)
-        free_bytes, total_bytes = torch.cuda.mem_get_info(index)
-        native_bf16 = properties.major >= 8  # Ampere is the first generation with bf16 units
-        devices.append(
-            Device(
-                kind="cuda",
-                index=index,
-                name=properties.name,
-                total_bytes=total_bytes,
-                free_bytes=free_bytes,
-                capability=f"{properties.major}.{properties.minor}",
-                bf16=native_bf16,
-            )
-        )
+        runtime, driver = TorchRuntime(index), NvmlDriver()
+        devices.append(cuda_device(index, runtime, driver, system, notices))
     if len(devices) > 1:
         notices.append(
-            f"{len(devices)} GPUs are visible; one of them is measured and numbers are per process."
+            f"{len(devices)} GPUs are visible; a probe sees only the one it measures, and numbers "
+            "are per process on that one card."
         )
+    if is_wsl(platform.release()):
+        notices.append(WSL_NOTICE)
     return devices
+
+
+def cuda_device(
+    index: int,
+    runtime: CudaRuntime,
+    driver: Driver,
+    system: tuple[int, int],
+    notices: list[str],
+) -> Device:
+    """Describe one GPU; what cannot be known of it is added to the notices.
+
+    Args:
+        index: as this process sees it.
+        runtime: its CUDA runtime.
+        driver: the driver library.
+        system: total and available bytes of system memory.
+        notices: gets a sentence for everything a person should know.
+    """
+    found = runtime.properties()
+    identity = found.identity(os.environ.get("CUDA_VISIBLE_DEVICES"), index)
+    limit = limit_of(runtime, driver, identity, system)
+    if limit.notice:
+        notices.append(limit.notice)
+    elif limit.others_bytes > _WORTH_SAYING * limit.total_bytes:
+        notices.append(
+            f"Others hold {show_bytes(limit.others_bytes)} of the {show_bytes(limit.total_bytes)} "
+            f"of cuda:{index} ({found.name}); the default budget leaves it to them."
+        )
+    return Device(
+        kind="cuda",
+        index=index,
+        name=found.name,
+        total_bytes=limit.total_bytes,
+        free_bytes=limit.free_bytes,
+        capability=f"{found.capability[0]}.{found.capability[1]}",
+        bf16=found.capability[0] >= 8,  # Ampere is the first generation with bf16 units
+        unified=limit.unified,
+        uuid=found.uuid,
+        pci_bus_id=found.pci_bus_id,
+    )
+
+
+def is_wsl(release: str) -> bool:
+    """Whether a kernel release is that of the Windows subsystem for Linux."""
+    return "microsoft" in release.lower()
 
 
 def _cpu_device(notices: list[str]) -> Device:
     memory = psutil.virtual_memory()
     total, free = int(memory.total), int(memory.available)
-    limit = _cgroup_limit()
+    limit = cgroup_limit()
     if limit is not None and limit < total:
         notices.append(f"A control group limits this process to {limit} bytes of memory.")
         total, free = limit, min(free, limit)
@@ -114,17 +166,6 @@ def _cpu_device(notices: list[str]) -> Device:
         bf16=True,
         cores=len(os.sched_getaffinity(0)),
     )
-
-
-def _cgroup_limit() -> int | None:
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(file).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            return int(text)
-    return None
 
 
 def _cpu_name() -> str:

@@ -10,18 +10,22 @@ from autotune.knobs.isolation import SECRET_ENV
 
 
 def cut_off(work_dir: Path) -> None:
-    """Make this process unable to reach a hub or to write elsewhere, whatever was read at import.
+    """Make this process unable to reach a hub, whatever the libraries read at import.
 
     huggingface_hub and datasets copy ``HF_HUB_OFFLINE`` into constants when they are imported,
     which in a forked child was long ago; the constants are set beside the variable.
 
     Args:
-        work_dir: the folder of the probe; temporary files go there too.
+        work_dir: the folder of the probe; the data set library's temporary files go there too.
     """
     import datasets.config
+    import datasets.fingerprint
     import huggingface_hub.constants
 
-    tempfile.tempdir = os.environ["TMPDIR"] = str(work_dir)
+    # Only theirs: sockets of data loader workers need the short path of the system's own folder.
+    before, tempfile.tempdir = tempfile.tempdir, str(work_dir)
+    datasets.fingerprint.get_temporary_cache_files_directory()
+    tempfile.tempdir = before
     os.environ["HF_HUB_OFFLINE"] = "1"
     huggingface_hub.constants.HF_HUB_OFFLINE = True
     datasets.config.HF_HUB_OFFLINE = True

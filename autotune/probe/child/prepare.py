@@ -6,7 +6,6 @@ Everything a later probe needs is written below the run's folder, so that probes
 from __future__ import annotations
 
 import dataclasses
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet, neare
 from autotune.core.job import Job
 from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.needs import missing_package
-from autotune.knobs.versions import canonical_options
+from autotune.knobs.versions import canonical_options, deprecated
+from autotune.probe.child.capabilities import lacking_here, traits_of
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.progress import ProgressFile
 from autotune.probe.protocol import ModelFacts, Prepared, PrepareSpec
@@ -50,6 +50,26 @@ _DEFAULTS = (
     "truncation_mode",
     "loss_type",
     "optim",
+    "torch_empty_cache_steps",
+    "dataloader_num_workers",
+    "use_liger_kernel",
+    "torch_compile",
+    "precompute_ref_log_probs",
+    "sync_ref_model",
+    "router_aux_loss_coef",
+    "model_init_kwargs",
+    "dtype",
+    "attn_implementation",
+    "use_peft",
+    "use_dora",
+    "use_rslora",
+    "lora_r",
+    "lora_target_modules",
+    "lora_target_parameters",
+    "lora_modules_to_save",
+    "lora_task_type",
+    "load_in_4bit",
+    "load_in_8bit",
 )
 
 
@@ -74,19 +94,22 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
 
         materialise_model(Path(job.model))
     environment = inspect_environment()
-    device = choose_device(environment, spec.device)
+    here = choose_device(environment, spec.device)
+    device = spec.target or here
+    # TRL asks the machine it runs on: precision of another device is not refused as the CPU's.
+    on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
     notices: list[str] = []
-    options = _resolve_options(job, device, notices)
+    lacking = lacking_here(here)
+    options = _resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
     out_dir = Path(spec.out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     model, config = _model_facts(job, options, out_dir)
     from autotune.dataset.both_splits import prepare_job
     from autotune.training.arguments import build_arguments
 
-    extra = {"use_cpu": True} if device.kind == "cpu" else {}
+    extra = {"use_cpu": True} if on_cpu else {}
     defaults_of = build_arguments(job.trainer, {**options, **extra, "output_dir": str(out_dir)})
-    known = {f.name for f in dataclasses.fields(defaults_of.training)}
-    defaults = {n: getattr(defaults_of.training, n) for n in _DEFAULTS if n in known}
+    defaults = _defaults(defaults_of.training) | _defaults(defaults_of.model)
     progress = ProgressFile(out_dir)
     profile, eval_profile = prepare_job(
         job.dataset,
@@ -110,18 +133,37 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
         profile=profile,
         eval_profile=eval_profile,
         notices=tuple(notices),
+        lacking=lacking,
     )
 
 
-def _resolve_options(job: Job, device: Device, notices: list[str]) -> dict[str, Any]:
-    """Parse the user's options with TRL and resolve precision once for the device."""
+def _defaults(arguments: Any) -> dict[str, Any]:
+    known = {f.name for f in dataclasses.fields(arguments)}
+    return {n: getattr(arguments, n) for n in _DEFAULTS if n in known}
+
+
+def _resolve_options(
+    job: Job,
+    device: Device,
+    notices: list[str],
+    versions: dict[str, str],
+    lacking: dict[str, str],
+    *,
+    on_cpu: bool,
+) -> dict[str, Any]:
+    """Parse the user's options with TRL and resolve precision once for the device.
+
+    Raises:
+        BadInput: TRL or the arithmetic of a search cannot use them.
+        EnvironmentUnable: they ask for what this machine or this version cannot do.
+    """
     from autotune.training.arguments import parse_options
 
     options = canonical_options(job.options)
     options = {k: v for k, v in options.items() if k not in LAUNCH_FIELDS}
     # TRL's default (bf16) is refused on a CPU unless it is told that the CPU is meant, and on a
     # GPU without bf16; precision is resolved here so that no probe fails for it.
-    on_cpu = {"use_cpu": True} if device.kind == "cpu" else {}
+    machine = {"use_cpu": True} if on_cpu else {}
     if "bf16" not in options and "fp16" not in options:
         if device.bf16:
             options["bf16"] = True
@@ -131,13 +173,25 @@ def _resolve_options(job: Job, device: Device, notices: list[str]) -> dict[str, 
                 f"{device.name} (compute capability {device.capability}) has no bf16: "
                 f"fp16 is used and written into the config."
             )
-    parsed = parse_options(job.trainer, {**options, **on_cpu})
-    for name in on_cpu:
+    parsed = parse_options(job.trainer, {**options, **machine})
+    for name in machine:
         if name not in options:
             parsed.pop(name)
-    _check_packages(parsed)
+    _check_packages(parsed, lacking)
     _check_values(parsed)
+    _check_device_map(parsed, notices)
+    notices += deprecated(job.trainer, parsed, versions)
     return parsed
+
+
+def _check_device_map(options: dict[str, Any], notices: list[str]) -> None:
+    """Say that spreading a model over GPUs is not what is measured: probes see one."""
+    kwargs = options.get("model_init_kwargs") or {}
+    if kwargs.get("device_map") is not None:
+        notices.append(
+            f"model_init_kwargs.device_map {kwargs['device_map']!r} is not measured: a probe sees "
+            "one device and the whole model is on it."
+        )
 
 
 def _check_values(options: dict[str, Any]) -> None:
@@ -160,17 +214,17 @@ def _check_values(options: dict[str, Any]) -> None:
         )
 
 
-def _check_packages(options: dict[str, Any]) -> None:
-    """Stop before the first probe when an option needs a package that is not there.
+def _check_packages(options: dict[str, Any], lacking: dict[str, str]) -> None:
+    """Stop before the first probe when an option needs a package that is not there or not usable.
 
     Raises:
         EnvironmentUnable: names the option, the package and how to install it.
     """
-    missing = missing_package(options, lambda module: find_spec(module) is not None)
+    missing = missing_package(options, lacking)
     if missing is not None:
         need, option = missing
         raise EnvironmentUnable(
-            f"{option} needs the package {need.package}, which is not installed.",
+            f"{option} needs the package {need.package}: {lacking[need.package]}.",
             f"Install it with: pip install 'autotune[{need.package}]'",
         )
 
@@ -230,6 +284,7 @@ def _model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Mode
             vocabulary=int(facts.get("vocab_size", 0)),
             moe=any(k in facts for k in ("num_experts", "num_local_experts", "n_routed_experts")),
             has_weights=has_weights,
+            traits=traits_of(config),
         ),
         config,
     )

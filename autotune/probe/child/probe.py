@@ -12,11 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from autotune.core.device_state import DeviceState
 from autotune.core.job import Trainer
 from autotune.core.measurement import Measurement, Precompute
-from autotune.core.memory import Peaks
+from autotune.core.memory import Peaks, highest
 from autotune.core.outcome import Phase
 from autotune.probe.child.batches import BatchFacts, timed_batches, worst_batches
+from autotune.probe.child.device import open_device
 from autotune.probe.child.effective import effective_values, flattens, reference_of
 from autotune.probe.child.gradients import GradientReach
 from autotune.probe.child.leak import documents_mix
@@ -31,6 +33,7 @@ from autotune.probe.child.verify import (
     saving_options,
 )
 from autotune.probe.meters.base import Cap, Meter
+from autotune.probe.phase_file import PhaseFile
 from autotune.probe.protocol import ProbeSpec, Verification
 
 #: Micro-steps per update in a probe: two let gradients and activations coexist exactly when the
@@ -63,6 +66,7 @@ class Probe:
         self._documents_mix: bool | None = None
         self._series: PeakSeries | None = None
         self._evaluated = False
+        self._device_state: DeviceState | None = None
         self._precompute: Precompute | None = None
         self._reach: GradientReach | None = None
         self._started = time.perf_counter()
@@ -108,6 +112,7 @@ class Probe:
             self._documents_mix = documents_mix(trainer, packed=packed)
         self._load_peaks = self.meter.read()
         self.schedule = self._schedule(trainer, self.meter, cap, sync)
+        self.schedule.clock.tell = PhaseFile(self.work_dir).tell
         holder[:] = [self.schedule, trainer]
         trainer.args.max_steps = self.schedule.updates
         trainer.add_callback(update_callback(holder))
@@ -221,7 +226,7 @@ class Probe:
                 accumulation,
             )
             stages.append(Stage("warmup", tuple(timed[:accumulation])))
-            stages.append(Stage("timed", tuple(timed)))
+            stages.append(Stage("timed", tuple(timed), meter.reset, self._note_state))
         return _laid_out(spec.trainer, trainer, stages, accumulation, sync)
 
     def _long_schedule(
@@ -252,6 +257,7 @@ class Probe:
             series.stop()
             if not on_cpu:
                 self._peaks = meter.read()
+            self._note_state()
 
         stages = [Stage("series" if on_cpu else "memory", tuple(batches), enter, leave)]
         if on_cpu:
@@ -262,11 +268,22 @@ class Probe:
         schedule.on_update = series.update
         return schedule
 
+    def _unreached(self) -> tuple[str, ...]:
+        """Say which trained modules no gradient reached, in one remark."""
+        if self._reach is None or not self._reach.unreached:
+            return ()
+        missed, of = self._reach.unreached, self._reach.modules
+        return (f"{len(missed)} of {of} trained modules got no gradient, such as {missed[0]}",)
+
     def _memory_done(self, cap: Cap) -> None:
         assert self.meter is not None
         self._peaks = self.meter.read()
         if self.spec.device == "cpu":
             cap.lift()
+
+    def _note_state(self) -> None:
+        assert self.meter is not None
+        self._device_state = self.meter.state()
 
     def _watched(self, allocated_bytes: int) -> None:
         self._allocated_bytes = allocated_bytes
@@ -285,8 +302,8 @@ class Probe:
         allocated = max(series) if series else self._allocated_bytes
         before = self._load_peaks
         if self._precompute is not None:
-            before = _merge(self._precompute.peaks, before, None)
-        peaks = _merge(self._peaks, before, allocated)
+            before = highest(self._precompute.peaks, before)
+        peaks = highest(self._peaks, before, allocated)
         norms = [float(n) for n in clock.grad_norms if n is not None]
         return Measurement(
             peaks=peaks,
@@ -303,7 +320,7 @@ class Probe:
             ),
             worst_tokens=tuple(int(self._facts.tokens[i]) for i in self._worst[0].rows),
             effective=self._effective,
-            warnings=tuple(self._warnings),
+            warnings=(*self._warnings, *self._unreached()),
             parameters=self._parameters,
             load_seconds=(clock.first_step_at or time.perf_counter()) - self._started,
             steps_seconds=sum(s.seconds for s in clock.steps) + sum(clock.optimizer_seconds),
@@ -313,6 +330,7 @@ class Probe:
             update_peaks_bytes=series,
             saved=self.schedule.saved,
             evaluated=self._evaluated,
+            device_state=self._device_state,
             precompute=self._precompute,
             trained_modules=self._reach.modules if self._reach else None,
             unreached_modules=self._reach.unreached if self._reach else (),
@@ -349,49 +367,3 @@ class _WatchedUpdate:
 
     def stop(self) -> None:
         self._done(self._watch.stop())
-
-
-def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
-    """Return the meter, the cap and the synchronisation of a device.
-
-    Args:
-        device: ``cpu`` or ``cuda:i``.
-    """
-    import torch
-
-    if device == "cpu":
-        from autotune.probe.meters.cpu import CpuCap, CpuMeter
-
-        # Start the worker and autograd threads now: their stacks are torch's, not the candidate's.
-        a = torch.ones(64, 64, requires_grad=True)
-        torch.autograd.backward((a @ a).sum())
-        return CpuMeter(), CpuCap(), lambda: None
-
-    from autotune.probe.meters.cuda import CudaCap, CudaMeter
-
-    index = int(device.partition(":")[2] or 0)
-    torch.cuda.set_device(index)
-    cap = CudaCap(index)
-    return CudaMeter(index), cap, lambda: torch.cuda.synchronize(index)
-
-
-def _merge(memory: Peaks, load: Peaks, allocated_bytes: int | None) -> Peaks:
-    """Return the larger of two phases' peaks, number by number."""
-
-    def larger(name: str) -> int | None:
-        known = [v for v in (getattr(memory, name), getattr(load, name)) if v is not None]
-        return max(known) if known else None
-
-    absent = dict(memory.absent)
-    allocated = larger("allocated_bytes")
-    if allocated_bytes is not None:
-        allocated = allocated_bytes
-        absent.pop("allocated", None)
-    return Peaks(
-        allocated_bytes=allocated,
-        reserved_bytes=larger("reserved_bytes"),
-        process_bytes=larger("process_bytes"),
-        device_used_bytes=larger("device_used_bytes"),
-        absent=absent,
-        allocation_retries=memory.allocation_retries,
-    )

@@ -47,8 +47,19 @@ class Clock:
     losses: list[Any] = field(default_factory=list)
     optimizer_seconds: list[float] = field(default_factory=list)
     grad_norms: list[Any] = field(default_factory=list)
-    phase: Phase = Phase.LOAD
     first_step_at: float | None = None
+    tell: Callable[[Phase, int], None] = lambda phase, step: None
+    _phase: Phase = Phase.LOAD
+
+    @property
+    def phase(self) -> Phase:
+        """What is being done; whoever is told of it hears of every change."""
+        return self._phase
+
+    @phase.setter
+    def phase(self, phase: Phase) -> None:
+        self._phase = phase
+        self.tell(phase, len(self.steps))
 
 
 class Schedule:

@@ -38,6 +38,7 @@ class PeakSeries:
         self._meter = meter
         self._device = device
         self._watch: Any = None
+        self._kept_bytes = 0
         self._open = False
         self.peaks_bytes: list[int] = []
 
@@ -47,7 +48,8 @@ class PeakSeries:
         if self._device == "cpu":
             from autotune.probe.meters.cpu import AllocatorWatch
 
-            self._watch = AllocatorWatch(self._held())
+            held = [] if self._kept_bytes else self._held()
+            self._watch = AllocatorWatch(held, self._kept_bytes)
 
     def update(self) -> None:
         """End one update's window and begin the next; nothing before the first began."""
@@ -55,6 +57,8 @@ class PeakSeries:
             return
         if self._device == "cpu":
             self.peaks_bytes.append(self._watch.stop())
+            # What a model keeps beside its tensors shows only when windows follow each other.
+            self._kept_bytes = self._watch.live_bytes
         else:
             self.peaks_bytes.append(self._meter.read().allocated_bytes or 0)
             self._meter.reset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from autotune.core.device_state import DeviceState
 from autotune.core.memory import Peaks
 
 
@@ -15,6 +16,9 @@ class Meter(Protocol):
 
     def read(self) -> Peaks:
         """Return the peaks since the last reset, above what was held at the start."""
+
+    def state(self) -> DeviceState | None:
+        """Return what the device did since the last reset; None where it has no clocks to ask."""
 
 
 class Cap(Protocol):

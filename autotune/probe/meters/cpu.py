@@ -50,6 +50,9 @@ class CpuMeter:
             },
         )
 
+    def state(self) -> None:
+        """Return nothing: clocks of a CPU change core by core and say little of a step."""
+
 
 class CpuCap:
     """Hold the process to a budget through ``RLIMIT_DATA``."""
@@ -78,16 +81,18 @@ class AllocatorWatch:
     peak is exact and repeatable, unlike resident pages.
     """
 
-    def __init__(self, held: list[Any]) -> None:
+    def __init__(self, held: list[Any], kept_bytes: int = 0) -> None:
         """Start watching.
 
         Args:
             held: tensors alive at the start; each storage is counted once.
+            kept_bytes: what else is known to be alive: all of it, where a watch ended just before.
         """
         import torch
         from torch.autograd import profiler
 
-        self._base_bytes = 0
+        self.live_bytes = 0
+        self._base_bytes = kept_bytes
         seen: set[int] = set()
         for tensor in held:
             storage = tensor.untyped_storage()
@@ -111,4 +116,5 @@ class AllocatorWatch:
         for _, size in sorted(events, key=lambda e: e[0]):
             live += size
             peak = max(peak, live)
+        self.live_bytes = self._base_bytes + live
         return self._base_bytes + peak

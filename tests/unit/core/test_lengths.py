@@ -132,3 +132,47 @@ def test_short_rows_get_choices_in_steps_of_eight() -> None:
 
 def test_rows_that_may_lose_nothing_leave_one_choice() -> None:
     assert [1536] == plain(*[1500] * 10).max_length_choices(2048, 1.0, None)
+
+
+def rewards(*sides: tuple[int, int]) -> Lengths:
+    """Return rows of which the longer ones are left out; every token of both sides counts."""
+    both = np.asarray(sides, dtype=np.int64)
+    return Lengths(
+        tokens=both.max(axis=1),
+        labels=both.sum(axis=1),
+        label_positions=np.zeros(int(both.max()), dtype=np.int64),
+        chosen=both[:, 0],
+        rejected=both[:, 1],
+        drops_longer=True,
+    )
+
+
+def test_reward_keeps_rows_whole_or_not_at_all() -> None:
+    lengths = rewards((10, 20), (10, 200))
+    assert [True, False] == lengths.kept_rows(100).tolist()
+    assert (30, 240, 0) == tuple(lengths.labels_kept(n) for n in (100, 200, 19))
+    assert 240 == lengths.labels_kept(1000)
+    assert [30, 0] == lengths.labels_within(100).tolist()
+    assert 30 / 240 == lengths.retention_ratio(100)
+
+
+def test_lengths_read_back_say_whether_longer_rows_are_dropped(tmp_path: Path) -> None:
+    np.savez(tmp_path / "old.npz", tokens=[1], labels=[1], label_positions=[1])
+    assert not Lengths.read(tmp_path / "old.npz").drops_longer
+    arrays = {"tokens": [1], "labels": [1], "label_positions": [1], "drops_longer": True}
+    np.savez(tmp_path / "new.npz", **arrays)
+    assert Lengths.read(tmp_path / "new.npz").drops_longer
+
+
+def test_labels_of_both_sides_of_a_pair_are_counted_within_a_cut() -> None:
+    pair = Lengths(
+        tokens=np.array([60]),
+        labels=np.array([60]),
+        label_positions=np.zeros(60, dtype=np.int64),
+        first_labels=np.array([20]),
+        chosen=np.array([60]),
+        rejected=np.array([40]),
+    )
+    assert [60] == pair.labels_within(None).tolist()
+    assert [30 + 20] == pair.labels_within(50).tolist()
+    assert [50 + 40] == pair.both_sides(50).tolist()

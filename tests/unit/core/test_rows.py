@@ -89,3 +89,10 @@ def test_a_packing_block_is_full_in_order_and_has_the_longest_rows() -> None:
 
 def test_a_small_data_set_is_its_own_packing_block() -> None:
     assert [0, 1, 2] == packing_block(plain(1, 2, 3))
+
+
+def test_mismatched_rows_put_the_longest_prompt_after_the_longest_completion() -> None:
+    # KTO also runs every prompt with the completion of the row before it
+    lengths = completions((60, 10), (5, 70), (40, 40))
+    assert [1, 0] in worst_rows(lengths, batch=2, max_length=None, mismatched=True)
+    assert [1, 0] not in worst_rows(lengths, batch=2, max_length=None)

@@ -9,10 +9,17 @@ from pathlib import Path
 import pytest
 
 from autotune.core.errors import NothingFits
-from autotune.core.job import DatasetSource
+from autotune.core.job import DatasetSource, Trainer
 from autotune.core.result import Result
 from autotune.emit import EMITTERS, write_emitted
-from tests.support.results import cpu_result, gpu_result, nothing_fits_result, with_best, with_job
+from tests.support.results import (
+    cpu_result,
+    gpu_result,
+    nothing_fits_result,
+    preference_result,
+    with_best,
+    with_job,
+)
 
 PEFT = {
     "use_peft": True,
@@ -31,6 +38,9 @@ def script_results() -> dict[str, Result]:
     return {
         "gpu": gpu_result(),
         "cpu": cpu_result(),
+        "dpo": preference_result(Trainer.DPO),
+        "reward": preference_result(Trainer.REWARD),
+        "kto": preference_result(Trainer.KTO),
         "peft": with_job(gpu_result(), config_text=None, options=PEFT, env={}),
         "long": with_job(gpu_result(), dataset=DatasetSource(path=long)),
         "evil": with_job(cpu_result(), model=evil, options={"run_name": evil}),

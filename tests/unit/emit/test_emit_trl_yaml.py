@@ -18,6 +18,7 @@ from tests.support.results import (
     cpu_result,
     gpu_result,
     nothing_fits_result,
+    preference_result,
     profile,
     with_best,
     with_job,
@@ -39,6 +40,12 @@ def body(result: Result) -> str:
 @pytest.mark.parametrize("name", list(EMITTERS))
 def test_what_is_emitted_for_a_gpu_equals_its_golden_file(name: str) -> None:
     assert_golden(f"emit/gpu/{EMITTERS[name].file_name}", EMITTERS[name].render(gpu_result()))
+
+
+@pytest.mark.parametrize("name", list(EMITTERS))
+def test_what_is_emitted_for_dpo_equals_its_golden_file(name: str) -> None:
+    result = preference_result(Trainer.DPO)
+    assert_golden(f"emit/dpo/{EMITTERS[name].file_name}", EMITTERS[name].render(result))
 
 
 @pytest.mark.parametrize("name", list(EMITTERS))

@@ -7,9 +7,97 @@ from typing import Any
 import pytest
 
 from autotune.core.candidate import Candidate
+from autotune.core.job import Trainer
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical
-from tests.support.facts import candidate_of, facts_of
+from tests.support.facts import GPU, candidate_of, facts_of
+
+#: kind of case: (facts, one, other)
+ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "padding-free in DPO, which switches it off (BC41)": (
+        {"trainer": Trainer.DPO},
+        {"padding_free": True},
+        {"padding_free": False},
+    ),
+    "a pad multiple that pads no row further": (
+        {"tokens": [64, 128, 192] * 9},
+        {"pad_to_multiple_of": 64},
+        {"pad_to_multiple_of": None},
+    ),
+    "two pad multiples that pad alike": (
+        {"tokens": [60, 124] * 9},
+        {"pad_to_multiple_of": 64},
+        {"pad_to_multiple_of": 32},
+    ),
+    "ranks without adapters": (
+        {},
+        {"peft": "none", "lora_r": 8},
+        {"peft": "none", "lora_r": 64, "lora_target_modules": "all-linear"},
+    ),
+    "the model's own attention by its name": (
+        {},
+        {"attn_implementation": None},
+        {"attn_implementation": "sdpa"},
+    ),
+    "selective checkpointing that finds nothing to keep": (
+        {},
+        {"attn_implementation": "eager", "gradient_checkpointing": "selective"},
+        {"attn_implementation": "eager", "gradient_checkpointing": "full"},
+    ),
+    "two names of one loss": ({}, {"loss_type": "chunked_nll"}, {"loss_type": "nll"}),
+    "paging on the CPU": ({}, {"optim": "paged_adamw_8bit"}, {"optim": "adamw_8bit"}),
+    "emptying a cache the CPU has not": (
+        {},
+        {"torch_empty_cache_steps": 10},
+        {"torch_empty_cache_steps": None},
+    ),
+    "the allocator of a GPU on the CPU": (
+        {},
+        {"allocator": "expandable_segments"},
+        {"allocator": "default"},
+    ),
+    "the order of a stream": (
+        {"options": {"dataset_streaming": True}},
+        {"train_sampling_strategy": "group_by_length"},
+        {"train_sampling_strategy": "random"},
+    ),
+}
+
+UNLIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "paging on a GPU": ({"device": GPU}, {"optim": "paged_adamw_8bit"}, {"optim": "adamw_8bit"}),
+    "two names of what were two losses": (
+        {"versions": {"trl": "1.15.0"}},
+        {"loss_type": "chunked_nll"},
+        {"loss_type": "nll"},
+    ),
+    "sdpa where the model has none of its own": (
+        {"traits": ["no-sdpa"]},
+        {"attn_implementation": "sdpa"},
+        {"attn_implementation": None},
+    ),
+    "a pad multiple that widens some row": (
+        {"tokens": [64, 130] * 9},
+        {"pad_to_multiple_of": 64},
+        {"pad_to_multiple_of": None},
+    ),
+    "pad multiples of KTO, whose other completions are not known": (
+        {"tokens": [64, 128] * 9, "trainer": Trainer.KTO},
+        {"pad_to_multiple_of": 64},
+        {"pad_to_multiple_of": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALIKE)
+def test_what_differs_in_name_only_is_one_candidate(case: str) -> None:
+    made, one, other = ALIKE[case]
+    assert same(facts_of(**made), one, other)
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_what_differs_for_this_job_is_two_candidates(case: str) -> None:
+    made, one, other = UNLIKE[case]
+    assert not same(facts_of(**made), one, other)
 
 
 def same(facts: Facts, one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from autotune.knobs.changes import change_class
+from autotune.core.job import ALLOWABLE, Trainer
+from autotune.knobs.catalog import KNOBS
+from autotune.knobs.changes import change_class, word_for, words_for
 from autotune.knobs.isolation import CHILD_ENV, LAUNCHER_ENV, OVERRIDES, SECRET_ENV, overridden
 from tests.support.facts import candidate_of, facts_of
 
@@ -27,6 +29,55 @@ CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "a cut beyond every row": ("neutral", {"max_length": 4096}, {}),
     "best-fit packing": ("data", {"packing": "bfd"}, {}),
     "split packing": ("data", {"packing": "bfd_split"}, {}),
+    "the batch split of KTO": (
+        "model",
+        {"per_device_train_batch_size": 2},
+        {"trainer": Trainer.KTO},
+    ),
+    "the batch split of KTO without its KL term": (
+        "neutral",
+        {"per_device_train_batch_size": 2},
+        {"trainer": Trainer.KTO, "options": {"loss_type": "apo_zero_unpaired"}},
+    ),
+    "the batch split of DPO": (
+        "neutral",
+        {"per_device_train_batch_size": 2},
+        {"trainer": Trainer.DPO, "options": {"loss_type": ["sigmoid"]}},
+    ),
+    "the batch split of a DPO loss over the batch": (
+        "model",
+        {"per_device_train_batch_size": 2},
+        {"trainer": Trainer.DPO, "options": {"loss_type": ["sigmoid", "bco_pair"]}},
+    ),
+    "the batch split of a mixture without auxiliary loss": (
+        "neutral",
+        {"per_device_train_batch_size": 2},
+        {"moe": True, "options": {"router_aux_loss_coef": 0.0}},
+    ),
+    "adapters": ("model", {"peft": "lora"}, {}),
+    "the rank of the user's own adapters": (
+        "model",
+        {"peft": "lora", "lora_r": 64},
+        {"options": {"use_peft": True}},
+    ),
+    "the user's own adapters": ("neutral", {"peft": "lora"}, {"options": {"use_peft": True}}),
+    "quantized weights": ("model", {"quantization": "4bit"}, {}),
+    "the dtype of weights": ("model", {"dtype": "bfloat16"}, {}),
+    "an 8-bit optimizer": ("model", {"optim": "adamw_8bit"}, {}),
+    "another AdamW of torch": ("neutral", {"optim": "adamw_torch"}, {}),
+    "another loss": ("model", {"loss_type": "dft"}, {}),
+    "another attention": ("neutral", {"attn_implementation": "eager"}, {}),
+    "another attention of a model with softcapping": (
+        "model",
+        {"attn_implementation": "eager"},
+        {"traits": ["softcap"]},
+    ),
+    "another order": ("data", {"train_sampling_strategy": "group_by_length"}, {}),
+    "log-probabilities beforehand": (
+        "neutral",
+        {"precompute_ref_log_probs": True},
+        {"trainer": Trainer.DPO},
+    ),
     "wrapping": ("mixing", {"packing": "wrapped"}, {}),
     "wrapping a mixture of experts": ("mixing", {"packing": "wrapped"}, {"moe": True}),
 }
@@ -36,6 +87,18 @@ CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 def test_a_change_has_the_class_of_what_it_does(case: str) -> None:
     expected, knobs, made = CHANGES[case]
     assert expected == change_class(candidate_of(**knobs), facts_of(**made))
+
+
+def test_every_change_has_a_word_of_allow_that_accepts_it() -> None:
+    facts = facts_of(moe=True, traits=["softcap"])
+    for row in KNOBS:
+        for choice in row.choices or ():
+            assert word_for(row.name, choice, facts) in ("", *ALLOWABLE)
+    asked = words_for(
+        candidate_of(peft="lora", lora_r=8, quantization="4bit", per_device_train_batch_size=2),
+        facts,
+    )
+    assert ("peft", "quantization", "batch-split") == asked
 
 
 def test_nothing_outside_a_probe_is_touched() -> None:

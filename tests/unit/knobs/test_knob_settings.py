@@ -125,8 +125,9 @@ def test_every_choice_of_every_knob_is_read_back_as_it_was_written(row: Any) -> 
     choices = row.choices if row.choices is not None else (1, 7, 512)
     for choice in choices:
         written = row.write(choice, facts_of(device=GPU))
+        mine: dict[str, Any] = {"env" if row.place == "environment" else "options": written}
         assert row.accepts(choice)
-        assert choice == row.read(facts_of(device=GPU, options=written))
+        assert choice == row.read(facts_of(device=GPU, **mine))
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "8"])
@@ -148,3 +149,39 @@ def test_an_unknown_knob_is_answered_with_the_nearest() -> None:
 def test_only_sft_packs() -> None:
     assert "packing" in {k.name for k in knobs_of(Trainer.SFT)}
     assert "packing" not in {k.name for k in knobs_of(Trainer.DPO)}
+
+
+def test_the_allocator_is_a_variable_and_never_an_option() -> None:
+    facts = facts_of(device=GPU, versions={"torch": "2.13.0"})
+    made = settings(candidate_of(allocator="expandable_segments"), facts)
+    assert {"PYTORCH_ALLOC_CONF": "expandable_segments:True"} == made.env
+    assert not any("alloc" in name.lower() for name in made.options)
+    older = facts_of(device=GPU, versions={"torch": "2.9.1"})
+    assert ["PYTORCH_CUDA_ALLOC_CONF"] == list(
+        settings(candidate_of(allocator="expandable_segments"), older).env
+    )
+
+
+def test_knobs_that_write_into_the_models_keywords_leave_the_users_own() -> None:
+    own = {"model_init_kwargs": {"dtype": "bfloat16", "rope_theta": 1e6}}
+    facts = facts_of(device=GPU, options=own)
+    assert "bfloat16" == user_candidate(facts).get("dtype")
+    made = settings(candidate_of(dtype="float32", use_kernels=True), facts).options
+    assert {"rope_theta": 1e6, "use_kernels": True} == made["model_init_kwargs"]
+
+
+def test_reward_adapters_are_those_of_a_classifier() -> None:
+    made = settings(candidate_of(peft="dora"), facts_of(trainer=Trainer.REWARD)).options
+    assert (True, True, "SEQ_CLS") == (
+        made["use_peft"],
+        made["use_dora"],
+        made["lora_task_type"],
+    )
+    assert "lora_task_type" not in options_of({"peft": "lora"})
+
+
+def test_checkpointing_that_is_not_reentrant_says_so_to_a_user_who_wrote_it() -> None:
+    own = {"gradient_checkpointing_kwargs": {"use_reentrant": True}}
+    assert "reentrant" == user_candidate(facts_of(options=own)).get("gradient_checkpointing")
+    full = options_of({"gradient_checkpointing": "full"}, options=own)
+    assert {"use_reentrant": False} == full["gradient_checkpointing_kwargs"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -70,3 +72,13 @@ def test_rows_cut_at_their_start_are_refused_rather_than_measured_wrongly() -> N
     with pytest.raises(NotBuiltYet, match="keep_end"):
         _check_values({"truncation_mode": "keep_end"})
     _check_values({"truncation_mode": "keep_start", "max_length": None})
+
+
+def test_the_longest_pair_and_the_longest_mismatched_sequence_are_worst_batches() -> None:
+    rows = facts([100, 90], [50, 60])
+    pairs = dataclasses.replace(rows, both_sides=np.asarray([110, 180], dtype=np.int64))
+    assert [(0,), (1,)] == [batch.rows for batch in worst_batches(pairs, 1)]
+    assert [110, 180] == [batch.useful_tokens for batch in worst_batches(pairs, 1)]
+    rated = facts([70, 75, 80], [10, 70, 40])
+    mixed = dataclasses.replace(rated, prompts=np.asarray([60, 5, 40], dtype=np.int64))
+    assert (1, 0) in [batch.rows for batch in worst_batches(mixed, 2)]

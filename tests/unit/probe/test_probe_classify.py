@@ -12,7 +12,9 @@ import pytest
 from autotune.core.measurement import ProbeReport
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending, Outcome, Phase
-from autotune.probe.classify import Observed, classify, spilled_by_time, starved
+from autotune.probe.classify import classify, is_transient, starved
+from autotune.probe.judge_run import spilled_by_time
+from autotune.probe.observed import Observed
 from autotune.probe.protocol import Failure
 from tests.support.facts import GIB, MIB, ending_of, measurement_of, step_of
 
@@ -65,6 +67,15 @@ DEVICE_OOM = {
     "NCCL": ("torch.distributed.DistBackendError", "NCCL error in: ProcessGroupNCCL.cpp:1275, unhandled cuda error\nLast error:\nCuda failure 2 'out of memory'"),
     "ROCm": ("builtins.RuntimeError", "HIP out of memory. Tried to allocate 20.00 MiB"),
     "Apple": ("builtins.RuntimeError", "MPS backend out of memory (MPS allocated: 18.00 GB)"),
+    "cuFFT": ("builtins.RuntimeError", "cuFFT error: CUFFT_ALLOC_FAILED"),
+    "hipBLAS": ("builtins.RuntimeError", "CUDA error: HIPBLAS_STATUS_ALLOC_FAILED when calling `hipblasCreate(handle)`"),
+    "HIP's own": ("builtins.RuntimeError", "HIP error: out of memory"),
+    "Triton": ("builtins.RuntimeError", "Triton Error [CUDA]: out of memory"),
+    "a raw allocation": ("builtins.RuntimeError", "cudaMallocAsync failed with out of memory"),
+    "an engine that asks first": ("builtins.ValueError", "Free memory on device (3.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB)."),
+    "an engine without a cache": ("builtins.ValueError", "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"),
+    "words nobody heard before": ("some.lib.KernelFailure", "the fused kernel is out of memory"),
+    "more such words": ("builtins.RuntimeError", "insufficient device memory for the workspace"),
     "Intel": ("builtins.RuntimeError", "XPU out of memory. Tried to allocate 2 GiB"),
 }  # fmt: skip
 
@@ -89,6 +100,9 @@ HOST_OOM = {
     "threads": ("builtins.RuntimeError", "can't start new thread"),
     "Arrow": ("pyarrow.lib.ArrowMemoryError", "malloc of size 1073741824 failed"),
     "mapped files": ("builtins.RuntimeError", "unable to mmap 4294967296 bytes from file <model.safetensors>: Cannot allocate memory (12)"),
+    "numpy's shorter text": ("numpy.exceptions.MemoryError", "cannot allocate array"),
+    "pinned memory in the device's words (BC49)": ("builtins.RuntimeError", "Caught RuntimeError in pin memory thread for device 0.\nRuntimeError: CUDA error: out of memory"),
+    "a full /dev/shm": ("builtins.RuntimeError", "unable to write to file </torch_4242_1>: No space left on device (28)"),
     "a data loader's worker": ("builtins.RuntimeError", "DataLoader worker (pid(s) 4242) is killed by signal: Killed. "),
     "shared memory": ("builtins.RuntimeError", "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory."),
 }  # fmt: skip
@@ -120,6 +134,9 @@ NOT_MEMORY = {
     "a failed assertion": (Outcome.CRASHED, "builtins.RuntimeError", "CUDA error: device-side assert triggered"),
     "an illegal access": (Outcome.CRASHED, "torch.AcceleratorError", "CUDA error: an illegal memory access was encountered"),
     "Triton's shared memory": (Outcome.CRASHED, "triton.runtime.errors.OutOfResources", "out of resource: shared memory, Required: 131072, Hardware limit: 101376."),
+    "Triton's shared memory in the words of torch's compiler": (Outcome.CRASHED, "torch._inductor.exc.InductorError", "RuntimeError: No valid triton configs. OutOfMemoryError: out of resource: triton_tem_fused_0 Required: 107008 Hardware limit:101376"),
+    "its class alone": (Outcome.CRASHED, "torch.OutOfMemoryError", "out of resource: shared memory, Required: 131072, Hardware limit: 101376"),
+    "several visible devices (BC11)": (Outcome.INVALID, "builtins.ValueError", "SFTTrainer does not support training with nn.DataParallel. Use torchrun or accelerate."),
     "a full disk (BC26)": (Outcome.CRASHED, "builtins.OSError", "[Errno 28] No space left on device"),
     "a full quota": (Outcome.CRASHED, "builtins.OSError", "[Errno 122] Disk quota exceeded"),
     "a failed connection": (Outcome.CRASHED, "builtins.OSError", "[Errno 121] Remote I/O error"),
@@ -171,7 +188,8 @@ def test_signal_9_is_likely_host_memory_and_shows_the_peak() -> None:
     # BC14
     ending = ended(code=-signal.SIGKILL)
     assert ending.outcome is Outcome.OOM_HOST
-    assert "killed (likely host memory) at 3.00 GiB of 16.00 GiB" == ending.reason
+    assert ending.reason.startswith("killed (likely host memory) at 3.00 GiB of 16.00 GiB")
+    assert "activation_offloading and dataloader_num_workers" in ending.reason
 
 
 @pytest.mark.parametrize("code", [-signal.SIGKILL, 128 + signal.SIGKILL])
@@ -288,3 +306,127 @@ def test_a_crash_is_put_down_to_the_cap_when_the_candidate_needs_more() -> None:
     device = measurement_of(peaks=Peaks(reserved_bytes=200 * MIB))
     on_gpu = starved(crash, runs.model_copy(update={"measurement": device}), 150 * MIB)
     assert on_gpu.ending.outcome is Outcome.OOM_DEVICE
+
+
+def test_memory_that_ran_out_behind_another_exception_is_found_in_the_chain() -> None:
+    chain = (
+        "Traceback (most recent call last):\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        "KeyError: 'step'\n"
+    )
+    assert ended(raised("builtins.KeyError", "'step'", traceback=chain)).outcome is (
+        Outcome.OOM_DEVICE
+    )
+
+
+def test_pinned_memory_is_the_hosts_whatever_the_words() -> None:
+    # BC49: under WSL it is short; the device is not full.
+    trace = (
+        'Traceback\n  File "torch/utils/data/_utils/pin_memory.py", line 74\n    x.pin_memory()\n'
+    )
+    failure = raised("torch.AcceleratorError", "CUDA error: out of memory", traceback=trace)
+    assert ended(failure).outcome is Outcome.OOM_HOST
+
+
+def test_on_a_cpu_unknown_words_for_missing_memory_mean_the_hosts() -> None:
+    failure = raised("some.lib.KernelFailure", "out of memory")
+    assert ended(failure, device="cpu").outcome is Outcome.OOM_HOST
+
+
+PRINTED = {
+    "flash-attn": "CUDA error (/src/hopper/flash_fwd_launch_template.h:188): out of memory",
+    "bitsandbytes": "Error out of memory at line 380 in file /src/csrc/ops.cu",
+}
+
+
+@pytest.mark.parametrize("library", PRINTED)
+def test_a_library_that_prints_the_error_and_ends_the_process_is_heard(library: str) -> None:
+    ending, needed = classify(seen(code=1, log_tail=PRINTED[library], phase=Phase.STEADY, step=3))
+    assert (Outcome.OOM_DEVICE, Phase.STEADY) == (ending.outcome, ending.phase)
+    assert ending.reason == "the device ran out of memory after 3 micro-steps (exit code 1)"
+    assert needed == 4 * GIB
+
+
+@pytest.mark.parametrize(
+    "end", [{"code": -signal.SIGKILL}, {"code": -signal.SIGSEGV}, {"timed_out": True}]
+)
+def test_whoever_is_killed_is_placed_in_the_phase_it_told_of_last(end: dict[str, Any]) -> None:
+    ending = ended(**end, phase=Phase.OPTIMIZER_STEP, step=2)
+    assert ending.phase is Phase.OPTIMIZER_STEP
+    assert ended(**end).phase is Phase.LOAD, "it told of nothing"
+
+
+def test_a_killed_process_says_how_far_it_came_and_a_hanging_one_too() -> None:
+    for end in ({"code": -signal.SIGKILL}, {"timed_out": True}):
+        assert "after 2 micro-steps" in ended(**end, phase=Phase.STEADY, step=2).reason
+
+
+def test_a_peak_above_what_was_free_has_spilled_although_the_device_is_larger() -> None:
+    # BC49
+    measured = measurement_of(peaks=Peaks(reserved_bytes=12 * GIB))
+    found = seen(
+        measurement=measured,
+        cap_bytes=None,
+        device_total_bytes=16 * GIB,
+        device_free_bytes=10 * GIB,
+    )
+    assert classify(found)[0].outcome is Outcome.SPILLED
+    assert "10.00 GiB that were free" in classify(found)[0].reason
+
+
+def test_feasibility_is_judged_by_what_the_driver_charges() -> None:
+    # BC12: allocated 6.0, reserved 7.5, process 8.1, used 11 of 12 with 2.9 of others.
+    peaks = Peaks(
+        allocated_bytes=6 * GIB,
+        reserved_bytes=int(7.5 * GIB),
+        process_bytes=int(8.1 * GIB),
+        device_used_bytes=11 * GIB,
+    )
+    device: dict[str, Any] = {
+        "device_total_bytes": 12 * GIB,
+        "device_free_bytes": int(9.1 * GIB),
+        "measurement": measurement_of(peaks=peaks),
+    }
+    assert ended(**device, cap_bytes=int(9.1 * 0.95 * GIB)).outcome is Outcome.FITS
+    assert ended(**device, cap_bytes=8 * GIB).outcome is Outcome.OOM_DEVICE
+
+
+GROWING = tuple(int((5.0 + 0.3 * i) * GIB) for i in range(20))
+
+
+def test_memory_that_grows_from_update_to_update_is_not_safe() -> None:
+    # BC43: 5.0, 5.3, 5.6, 5.9 ... is not declared safe from its first steps.
+    grown = ended(measurement=measurement_of(update_peaks_bytes=GROWING), cap_bytes=None)
+    assert grown.outcome is Outcome.INVALID
+    assert "memory is still growing after 20 updates" in grown.reason
+    steady = measurement_of(update_peaks_bytes=(6 * GIB,) * 20)
+    assert ended(measurement=steady, cap_bytes=None).outcome is Outcome.FITS
+
+
+FAULTS = {
+    "a busy device": ("torch.AcceleratorError", "CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
+    "a device being opened": ("builtins.RuntimeError", "CUDA error: initialization error"),
+    "a driver not ready": ("builtins.RuntimeError", "CUDA driver initialization failed, you might not have a CUDA gpu."),
+    "a failed memory cell": ("torch.AcceleratorError", "CUDA error: uncorrectable ECC error encountered"),
+    "a port in use": ("builtins.OSError", "[Errno 98] Address already in use"),
+    "a port in torch's words": ("torch.distributed.DistNetworkError", "The server socket has failed to listen on any local network address. port: 29500, EADDRINUSE"),
+    "a lost neighbour": ("torch.distributed.DistBackendError", "NCCL error in: ProcessGroupNCCL.cpp:1275, unhandled system error"),
+    "a lost connection": ("builtins.ConnectionResetError", "[Errno 104] Connection reset by peer"),
+    "a network file system": ("builtins.OSError", "[Errno 116] Stale file handle"),
+    "a cache a neighbour cleans": ("builtins.FileNotFoundError", "[Errno 2] No such file or directory: '/home/u/.triton/cache/x'\n.triton/cache: No such file or directory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_that_may_be_gone_is_known_as_such_and_is_never_memory(fault: str) -> None:
+    ending = ended(raised(*FAULTS[fault]))
+    assert ending.outcome is Outcome.CRASHED
+    assert is_transient(ProbeReport(ending=ending))
+
+
+@pytest.mark.parametrize("case", [case for case in NOT_MEMORY if case != "a failed connection"])
+def test_what_is_wrong_with_a_candidate_is_no_transient_fault(case: str) -> None:
+    _, type_name, message = NOT_MEMORY[case]
+    assert not is_transient(ProbeReport(ending=ended(raised(type_name, message))))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from typing import Any
 
+import numpy as np
 import pytest
 
+from autotune.core.job import PROBED_TRAINERS, Trainer
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome, Phase
 from autotune.probe.fake import FakeProber
@@ -113,3 +116,39 @@ def test_noise_belongs_to_a_probe_and_its_seed() -> None:
     noisy = FakeMachine(noise_ratio=0.05)
     assert probe(machine=noisy) == probe(machine=noisy)
     assert probe(machine=noisy) != probe(machine=FakeMachine(noise_ratio=0.05, seed=1))
+
+
+@pytest.mark.parametrize("trainer", list(PROBED_TRAINERS))
+def test_every_offline_trainer_is_measured(trainer: Trainer) -> None:
+    report = of_trainer(trainer)
+    assert report.ending.outcome is Outcome.FITS, report.ending
+    assert report.measurement is not None
+    sides = 2 if trainer in (Trainer.DPO, Trainer.REWARD) else 1
+    assert {8 * sides} == {s.rows for s in report.measurement.timed_steps}
+
+
+def test_a_reference_costs_memory_and_time_and_precomputing_it_saves_both() -> None:
+    def cost(trainer: Trainer, **options: Any) -> tuple[int, float]:
+        measured = of_trainer(trainer, **options).measurement
+        assert measured is not None
+        step = max(measured.timed_steps, key=lambda s: s.padded_tokens)
+        return measured.peaks.deciding_bytes or 0, step.seconds / step.padded_tokens
+
+    plain, dpo = cost(Trainer.REWARD), cost(Trainer.DPO)
+    assert plain[0] < dpo[0] and plain[1] < dpo[1]
+    assert cost(Trainer.DPO, precompute_ref_log_probs=True) == pytest.approx(plain, rel=0.01)
+    adapters = cost(Trainer.DPO, use_peft=True)
+    assert adapters[0] < dpo[0] and adapters[1] == pytest.approx(dpo[1])
+    assert cost(Trainer.KTO)[1] > dpo[1], "it runs the mismatched completions too"
+
+
+def of_trainer(trainer: Trainer, **options: Any) -> ProbeReport:
+    chosen = np.asarray(SKEWED)
+    pairs = dataclasses.replace(
+        ROWS, chosen=chosen, rejected=np.maximum(chosen - 5, 1), first_labels=chosen // 2
+    )
+    rows = pairs if trainer in (Trainer.DPO, Trainer.REWARD) else ROWS
+    if trainer is Trainer.KTO:
+        rows = dataclasses.replace(ROWS, first_labels=chosen // 2)
+    spec = spec_of(rows, device="cuda:0", **options).model_copy(update={"trainer": trainer})
+    return FakeProber(FakeMachine(), rows).probe(spec, name="0", deadline_s=600.0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.core.candidate import Value
+from autotune.core.job import ALLOWABLE, Trainer
 from autotune.knobs.facts import Facts
+from autotune.knobs.knob import OFFLINE
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
-from autotune.spaces.enumerate import Enumerated, enumerate_space
-from autotune.spaces.load import find_space, read_space
+from autotune.spaces.enumerate import MOST_ASSIGNMENTS, Enumerated, enumerate_space
+from autotune.spaces.load import find_space, list_spaces, read_space
 from autotune.spaces.schema import Space
 from tests.support.facts import GPU, facts_of
 
@@ -54,7 +56,7 @@ def test_a_conditional_knob_varies_only_under_its_condition() -> None:
         pad_to_multiple_of={"choices": [None, 8], "when": {"packing": ["none"]}},
         max_length=[400],
     )
-    facts = facts_of([400] * 64)
+    facts = facts_of([399] * 64)
     found = enumerate_space(space, facts, {})
     plain = [c for c in found.candidates if c.get("packing") == "none"]
     assert {c.get("pad_to_multiple_of") for c in plain} == {None, 8}
@@ -115,3 +117,82 @@ def test_an_explicit_length_is_never_exceeded_and_always_there() -> None:
 def test_one_row_is_enough_for_a_space() -> None:
     facts: Facts = facts_of([40], options={"per_device_train_batch_size": 1})
     assert enumerate_space(SFT, facts, {}).candidates
+
+
+def test_every_preset_leaves_candidates_for_every_offline_trainer() -> None:
+    for trainer in OFFLINE:
+        order = {"train_sampling_strategy": "sequential"} if trainer is Trainer.KTO else {}
+        options = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, **order}
+        facts = facts_of(trainer=trainer, options=options)
+        for _, space in list_spaces():
+            if space.suits(trainer):
+                found = enumerate_space(space, facts, {})
+                assert found.candidates, f"{space.name} for {trainer}"
+                assert len({c.key for c in found.candidates}) == len(found.candidates)
+
+
+def test_what_cannot_be_tried_is_one_sentence_a_reason_and_costs_no_candidate() -> None:
+    absent = {"bitsandbytes": "the package bitsandbytes is not installed"}
+    facts = facts_of(lacking=absent, allow=frozenset({"optimizer", "quantization", "peft"}))
+    found = enumerate_space(SFT, facts, {})
+    said = [n for n in found.notices if "bitsandbytes" in n]
+    assert [
+        "Not tried: quantization 4bit; optim adamw_8bit: the package bitsandbytes is not installed."
+    ] == said
+    assert "quantization" in found.choices
+    assert ("none",) == found.choices["quantization"]
+
+
+def test_what_needs_a_word_of_allow_is_opened_by_it() -> None:
+    closed = enumerate_space(SFT, facts_of(), {})
+    assert {"none"} == values(closed, "peft")
+    assert any("only with --allow peft" in n for n in closed.notices)
+    opened = enumerate_space(SFT, facts_of(allow=frozenset({"peft", "quantization"})), {})
+    assert {"none", "lora"} == values(opened, "peft")
+    assert all(
+        c.get("peft") == "lora" for c in opened.candidates if c.get("quantization") == "4bit"
+    )
+
+
+def test_a_knob_whose_options_are_pinned_is_not_searched() -> None:
+    facts = facts_of(options={"use_peft": True}, allow=frozenset({"peft"}))
+    found = enumerate_space(SFT, facts, {"use_peft": True})
+    assert "peft" not in found.choices
+    assert {"lora"} == values(found, "peft")
+
+
+def test_conditions_may_have_several_levels() -> None:
+    space = space_of(
+        max_length=[900],
+        peft=["none", "lora"],
+        quantization={"choices": ["none", "4bit"], "when": {"peft": ["lora"]}},
+        dtype={"choices": ["float32", "bfloat16"], "when": {"quantization": ["4bit"]}},
+    )
+    facts = facts_of(allow=frozenset({"peft", "quantization", "dtype"}))
+    found = enumerate_space(space, facts, {})
+    seen = [(c.get("peft"), c.get("quantization"), c.get("dtype")) for c in found.candidates]
+    assert [
+        ("none", "none", "float32"),
+        ("lora", "none", "float32"),
+        ("lora", "4bit", "float32"),
+        ("lora", "4bit", "bfloat16"),
+    ] == seen
+
+
+def test_a_space_too_large_to_look_at_is_sampled_the_same_way_and_says_so() -> None:
+    facts = facts_of(allow=frozenset(ALLOWABLE))
+    thorough = read_space(find_space("thorough"))
+    found = enumerate_space(thorough, facts, {})
+    assert found == enumerate_space(thorough, facts, {})
+    assert 100 < len(found.candidates) <= MOST_ASSIGNMENTS + 100
+    assert any("a fixed sample of 5,000" in line.reason for line in found.skipped)
+    for name, tried in found.choices.items():
+        if name not in ("max_length", "per_device_train_batch_size", "loss_type"):
+            assert len(values(found, name)) > 1 or len(tried) == 1, name
+
+
+def test_a_space_that_does_not_search_the_length_keeps_the_users_own() -> None:
+    # TRL's implicit max_length keeps less than what is asked of a searched one.
+    facts = facts_of([3000] * 40, positions=4096)
+    neutral = enumerate_space(read_space(find_space("neutral-only")), facts, {})
+    assert {1024} == values(neutral, "max_length")

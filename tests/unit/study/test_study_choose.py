@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from autotune.core.outcome import Outcome
-from autotune.study.choose import fitting, paired_ratio, ranking, reference
+from autotune.study.choose import fitting, in_vain, paired_ratio, ranking, reference
 from tests.support.facts import MIB, candidate_of, trial_of
 
 OWN = candidate_of()
@@ -104,3 +104,30 @@ def test_the_interval_holds_the_truth_nineteen_times_in_twenty() -> None:
         ratio = paired_ratio(list(1.3 * noise[0]), list(noise[1]), "k")
         held += ratio.low <= 1.3 <= ratio.high
     assert 0.92 <= held / 400 <= 0.98
+
+
+OFFLOADED = candidate_of(activation_offloading=True)
+
+
+def test_offloading_that_saves_nothing_and_is_slower_is_not_recommended() -> None:
+    # BC43: a peak smaller by less than the noise is no saving, whatever is minimised.
+    off = trial_of(1, OWN, seconds=10.0, peak_bytes=1000 * MIB)
+    on = trial_of(2, OFFLOADED, seconds=13.0, peak_bytes=996 * MIB)
+    assert [off, on] == ranking([off, on], "memory")
+    (found,) = in_vain([off, on])
+    assert (found.knob, found.trial, found.without) == ("activation_offloading", on, off)
+
+
+def test_a_saver_that_saves_is_recommended_for_memory() -> None:
+    off = trial_of(1, OWN, seconds=10.0, peak_bytes=1000 * MIB)
+    on = trial_of(2, OFFLOADED, seconds=13.0, peak_bytes=600 * MIB)
+    assert [on, off] == ranking([off, on], "memory")
+    assert in_vain([off, on]) == []
+    faster = trial_of(3, OFFLOADED, seconds=9.0, peak_bytes=1000 * MIB)
+    assert in_vain([off, faster]) == [], "it costs nothing"
+
+
+def test_a_saver_is_judged_only_against_the_same_candidate_without_it() -> None:
+    other = trial_of(1, SMALLER, seconds=5.0, peak_bytes=500 * MIB)
+    on = trial_of(2, OFFLOADED, seconds=13.0, peak_bytes=600 * MIB)
+    assert in_vain([other, on]) == []

@@ -155,6 +155,28 @@ def test_peaks_are_never_one_unlabelled_number() -> None:
     )
 
 
+def test_peaks_read_beside_each_other_have_one_unit() -> None:
+    # BC12
+    line = peaks_line(Peaks(allocated_bytes=512 * MIB, process_bytes=3 * GIB))
+    assert line == "allocated 0.50 GiB, process 3.00 GiB"
+    assert peaks_line(Peaks(allocated_bytes=512 * MIB)) == "allocated 512.0 MiB"
+
+
+def test_a_model_spread_over_devices_was_measured_on_one_and_that_is_said() -> None:
+    # BC11, second variant
+    spread = facts_of(options={"model_init_kwargs": {"device_map": "auto"}})
+    assert any("device_map auto" in n for n in result_of(BASELINE, facts=spread).notices)
+    one = facts_of(options={"model_init_kwargs": {"device_map": {"": 0}}})
+    assert not any("device_map" in n for n in result_of(BASELINE, facts=one).notices)
+
+
+def test_a_saver_that_saved_nothing_is_a_finding() -> None:
+    # BC43
+    on = trial_of(1, candidate_of(activation_offloading=True), seconds=12.5)
+    notices = result_of(BASELINE, on).notices
+    assert any("activation_offloading saved no memory" in n and "1.25 times" in n for n in notices)
+
+
 def test_the_cheapest_has_the_smallest_batch_then_length_then_every_saver() -> None:
     least = candidate_of(per_device_train_batch_size=1, max_length=128)
     others = [

@@ -130,7 +130,13 @@ SAME: dict[str, Happening] = {
         "builtins.ImportError", "no module named rewards", Phase.LOAD
     ),
     "a wrong path (BC52)": Raises("builtins.OSError", "there is no model at /x", Phase.LOAD),
-    "a process that cannot start": Dies(127, "python: not found"),
+    "a hub that cannot be reached (BC52)": Raises(
+        "huggingface_hub.errors.LocalEntryNotFoundError", "outgoing traffic is disabled", Phase.LOAD
+    ),
+    "a folder that cannot be written to (BC52)": Raises(
+        "builtins.PermissionError", "[Errno 30] Read-only file system: '/x'", Phase.LOAD
+    ),
+    "a process that cannot start (BC52)": Dies(127, "python: not found"),
 }
 
 
@@ -165,6 +171,50 @@ def test_different_causes_do_not_stop_the_search(tmp_path: Path) -> None:
     search = search_of(tmp_path, FACTS, script=script, trials=6)
     search.run()
     assert Outcome.FITS in outcomes(search)
+
+
+BUSY = Raises("torch.AcceleratorError", "CUDA error: CUDA-capable device(s) is/are busy")
+FLAKY = Raises("torch.AcceleratorError", "CUDA error: an illegal memory access was encountered")
+
+
+@pytest.mark.parametrize(
+    ("fault", "memory_only"), [(BUSY, [False, False]), (FLAKY, [False, True, False])]
+)
+def test_a_fault_that_is_gone_in_the_next_process_is_never_scored(
+    fault: Raises, memory_only: list[bool], tmp_path: Path
+) -> None:
+    # An unknown error is first looked at without the cap, to see whether it was memory.
+    search = search_of(tmp_path, FACTS, script=at({0: fault}), trials=1)
+    search.run()
+    assert outcomes(search)[0] is Outcome.FITS
+    asked: Any = search.prober
+    assert memory_only == [spec.memory_only for spec in asked.asked[: len(memory_only)]]
+
+
+def test_a_fault_that_stays_is_a_crash_after_one_retry(tmp_path: Path) -> None:
+    search = search_of(tmp_path, FACTS, script=at({0: BUSY, 1: BUSY, 2: BUSY}), trials=1)
+    search.run()
+    assert outcomes(search)[0] is Outcome.CRASHED
+    asked: Any = search.prober
+    assert len(asked.asked) >= 3
+
+
+def test_an_unknown_error_near_the_limit_is_memory(tmp_path: Path) -> None:
+    # The same candidate without the cap needs more than the cap.
+    machine = FakeMachine(token_bytes=2 * MIB)
+    tight: dict[str, Any] = {"machine": machine, "memory_bytes": int(5.5 * GIB), "trials": 1}
+    search = search_of(tmp_path, FACTS, script=at({0: FLAKY}), **tight)
+    search.run()
+    assert outcomes(search)[0] is Outcome.OOM_DEVICE
+    assert "illegal memory access" in search.trials[0].report.ending.reason
+
+
+def test_what_a_rule_is_against_never_becomes_a_trial(tmp_path: Path) -> None:
+    search = search_of(tmp_path, FACTS, trials=1)
+    refused = OWN.with_knobs(packing="bfd", max_length=None)
+    record = search.probe(refused, "search")
+    assert record.report.ending.outcome is Outcome.INVALID
+    assert optuna_trials(search) == []
 
 
 def test_memory_endings_never_stop_the_search_as_one_cause(tmp_path: Path) -> None:
@@ -268,7 +318,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, .
 def test_a_search_interrupted_at_any_probe_and_resumed_has_the_same_trials(
     k: int, tmp_path: Path, uninterrupted: list[tuple[Any, ...]]
 ) -> None:
-    assert len(uninterrupted) == 9 + 2 * CONFIRMATION_ROUNDS + 1  # and one verification
+    assert len(uninterrupted) == 9 + 2 * CONFIRMATION_ROUNDS + 2  # one comparison, one verification
     first = search_of(tmp_path, FACTS, machine=NOISY, trials=9, script=at({k: Interrupts()}))
     with pytest.raises(KeyboardInterrupt):
         first.run()

@@ -15,6 +15,7 @@ from autotune.core.result import Result
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
 from autotune.probe.fake_script import Pollutes, Raises, Script, always, at, out_of_memory
+from autotune.study.session import Session
 from autotune.study.single import Single, alone, reference_form, require_runs
 from tests.support.facts import GIB, GPU, facts_of
 from tests.support.results import gpu_result
@@ -27,7 +28,7 @@ OWN = canonical(user_candidate(FACTS), FACTS)
 def single(folder: Path, repeats: int, script: Script | None = None) -> Single:
     """Return the measurement of the user's own config, ready to run."""
     search = search_of(folder, FACTS, script=script)
-    known = {f.name: getattr(search, f.name) for f in dataclasses.fields(search) if f.init}
+    known = {f.name: getattr(search, f.name) for f in dataclasses.fields(Session) if f.init}
     return Single(**known, repeats=repeats)
 
 
@@ -97,6 +98,8 @@ def test_a_reference_that_fails_leaves_the_config_without_a_ratio(tmp_path: Path
         {"padding_free": True},
         {"gradient_checkpointing": False, "per_device_train_batch_size": 2},
         {"pad_to_multiple_of": 64},
+        {"attn_implementation": "eager", "dataloader_num_workers": 4},
+        {"train_sampling_strategy": "group_by_length", "torch_empty_cache_steps": 10},
     ],
 )
 def test_no_knob_of_the_config_reaches_its_reference_but_the_length(
@@ -105,14 +108,11 @@ def test_no_knob_of_the_config_reaches_its_reference_but_the_length(
     facts = facts_of(device=GPU, options=options)
     form = reference_form(canonical(user_candidate(facts), facts), facts)
     assert form is not None
-    assert {
-        "per_device_train_batch_size": 1,
-        "packing": "none",
-        "padding_free": False,
-        "pad_to_multiple_of": None,
-        "gradient_checkpointing": "full",
-        "activation_offloading": False,
-    } == {name: value for name, value in form.knobs.items() if name != "max_length"}
+    plain = facts_of(device=GPU)
+    other = reference_form(canonical(user_candidate(plain), plain), plain)
+    assert other is not None
+    length = form.get("max_length")
+    assert other.with_knobs(max_length=length) == form
 
 
 def test_a_config_that_is_the_reference_form_has_none() -> None:

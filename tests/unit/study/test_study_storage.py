@@ -7,7 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import psutil
 import pytest
 from optuna.exceptions import UpdateFinishedTrialError
 
-from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
-from autotune.study.storage import IN_MEMORY, STUDY_NAME, Store, is_held
+from autotune.core.errors import BadInput, EnvironmentUnable
+from autotune.study.ownership import is_held
+from autotune.study.storage import IN_MEMORY, STUDY_NAME, Store
 from tests.support.facts import candidate_of, trial_of
 
 CHOICES: dict[str, Any] = {"batch": (1, 2), "packing": ("none", "bfd")}
@@ -24,8 +25,14 @@ PARAMS = {"batch": 2, "packing": "bfd"}
 RECORD = trial_of(3, candidate_of())
 
 
-def open_store(folder: Path, storage: str | None = IN_MEMORY, **choices: Any) -> Store:
-    return Store(folder, storage, choices or {"space": "x"})
+def open_store(
+    folder: Path,
+    storage: str | None = IN_MEMORY,
+    *,
+    wait: Callable[[float], None] = lambda _: None,
+    **choices: Any,
+) -> Store:
+    return Store(folder, storage, choices or {"space": "x"}, wait)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +81,7 @@ def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     held = open_store(tmp_path)
     assert is_held(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from autotune.study.storage import is_held;"
+        "import sys; from pathlib import Path; from autotune.study.ownership import is_held;"
         "print(is_held(Path(sys.argv[1])))"
     )
     other = subprocess.run(
@@ -174,15 +181,54 @@ def test_a_trial_of_another_machine_is_its_own_business(tmp_path: Path) -> None:
     assert store.reap() == []
 
 
-def test_a_locked_database_is_said_clearly(made: Path, tmp_path: Path) -> None:
-    store = open_store(tmp_path, f"sqlite:///{made / 'study.db'}?timeout=0.01")
+def brief(made: Path) -> str:
+    """Return the URL of a made database whose driver does not wait by itself."""
+    return f"sqlite:///{made / 'study.db'}?timeout=0.01"
+
+
+def test_a_locked_database_is_tried_again_and_then_said_clearly(made: Path, tmp_path: Path) -> None:
+    waits: list[float] = []
+    store = open_store(tmp_path, brief(made), wait=waits.append)
     trial = store.begin(PARAMS, CHOICES, "k")
     with sqlite3.connect(made / "study.db") as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(ToolFailure, match="locked") as caught:
+        with pytest.raises(EnvironmentUnable, match=r"5 times: .*locked") as caught:
             store.finish(trial, RECORD, 10.0, 0.0)
         other.rollback()
+    assert waits == sorted(waits) and len(waits) == 4, "each pause is longer than the one before"
     assert store.records() == [RECORD], "the measurement itself is safe"
+    assert "--resume" in str(caught.value)
+    assert caught.value.exit_code == 4
+
+
+def test_a_database_that_is_locked_for_a_moment_loses_nothing(made: Path, tmp_path: Path) -> None:
+    other = sqlite3.connect(made / "study.db")
+    store = open_store(tmp_path, brief(made), wait=lambda _: other.rollback())
+    trial = store.begin(PARAMS, CHOICES, "k")
+    other.execute("BEGIN EXCLUSIVE")
+    store.finish(trial, RECORD, 10.0, 0.25)
+    other.close()
+    (told,) = [t for t in trials(store) if t.number == trial.number]
+    assert (told.state.name, told.values, told.constraints) == (
+        "COMPLETE", [10.0], {"memory": 0.25}
+    )  # fmt: skip
+
+
+def test_a_candidate_that_is_predicted_not_to_fit_is_pruned_with_its_peak(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    store.pruned(PARAMS, CHOICES, "k", 30 * 2**30)
+    (told,) = trials(store)
+    assert (told.state.name, told.params) == ("PRUNED", PARAMS)
+    assert told.user_attrs["predicted_peak_bytes"] == 30 * 2**30
+    assert store.records() == [], "it was not measured"
+    assert store.reap() == []
+
+
+def test_a_measurement_that_cannot_be_written_is_said_with_what_to_do(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    (tmp_path / "trials").rmdir()
+    with pytest.raises(EnvironmentUnable, match="cannot be written") as caught:
+        store.finish(None, RECORD, None, None)
     assert "--resume" in str(caught.value)
 
 
@@ -199,14 +245,14 @@ def test_an_interruption_is_not_hidden_by_a_database_that_cannot_note_it(
 
 def test_a_read_only_database_is_said_clearly(made: Path, tmp_path: Path) -> None:
     url = f"sqlite:///file:{made / 'study.db'}?mode=ro&uri=true"
-    with pytest.raises(ToolFailure, match="readonly") as caught:
+    with pytest.raises(EnvironmentUnable, match=r"5 times: .*readonly") as caught:
         open_store(tmp_path, url)
     assert "trials folder" in str(caught.value)
 
 
 def test_a_database_that_is_none_is_said_clearly(tmp_path: Path) -> None:
     (tmp_path / "study.db").write_bytes(b"not a database at all, not even nearly" * 40)
-    with pytest.raises(ToolFailure, match="not a database"):
+    with pytest.raises(BadInput, match="not a database"):
         open_store(tmp_path, None)
 
 

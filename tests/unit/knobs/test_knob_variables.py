@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from autotune.emit import variables
-from autotune.emit.variables import merge_env
+from autotune.knobs.variables import allocator_entries, allocator_variable, merge_env
 
 
 def test_an_allocator_option_joins_the_users_own() -> None:
@@ -34,5 +33,16 @@ def test_other_variables_are_replaced_and_the_rest_is_kept_in_order() -> None:
     )
 
 
-def test_both_names_of_torchs_allocator_are_known() -> None:
-    assert ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF") == variables.ALLOCATOR_VARIABLES
+def test_the_name_written_is_the_one_the_installed_torch_reads() -> None:
+    # BC54: the newer name is silently ignored before PyTorch 2.10.
+    assert "PYTORCH_ALLOC_CONF" == allocator_variable({"torch": "2.13.0+cpu"})
+    assert "PYTORCH_ALLOC_CONF" == allocator_variable({"torch": "2.10.0"})
+    assert "PYTORCH_CUDA_ALLOC_CONF" == allocator_variable({"torch": "2.9.1"})
+
+
+def test_a_setting_under_a_name_torch_does_not_read_is_not_joined() -> None:
+    own = {"PYTORCH_ALLOC_CONF": "max_split_size_mb:128"}
+    tuned = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    assert {**own, **tuned} == merge_env(own, tuned)
+    assert {} == allocator_entries(own, {"torch": "2.9.1"})
+    assert {"max_split_size_mb": "128"} == allocator_entries(own, {"torch": "2.10.0"})

@@ -8,15 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Both names configure torch's allocator; the first is the one since PyTorch 2.10.
+from autotune.knobs.versions import at_least
+
+#: Both configure torch's allocator. The first is read since PyTorch 2.10, and first; the second is
+#: the only one before it, and the only one vLLM's sleep mode looks at.
 ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+
+
+def allocator_variable(versions: Mapping[str, str]) -> str:
+    """Return the newest variable of allocator settings that the installed torch reads.
+
+    Args:
+        versions: installed versions by distribution name; torch missing counts as the newest.
+    """
+    return ALLOCATOR_VARIABLES[0 if at_least(versions, "torch", "2.10") else 1]
+
+
+def allocator_entries(own: Mapping[str, str], versions: Mapping[str, str]) -> dict[str, str | None]:
+    """Return the allocator settings torch reads from the user's variables, by name."""
+    name = allocator_variable(versions)
+    return dict(_entries(own.get(_target(name, own), "")))
 
 
 def merge_env(own: Mapping[str, str], tuned: Mapping[str, str]) -> dict[str, str]:
     """Return the user's variables with the tuner's merged in.
 
     Args:
-        own: the user's, in their order; their allocator variable's name is kept.
+        own: the user's, in their order; their allocator variable's name is kept where torch
+            reads it.
         tuned: the tuner's; wins where both set the same thing.
     """
     merged = dict(own)
@@ -24,11 +43,18 @@ def merge_env(own: Mapping[str, str], tuned: Mapping[str, str]) -> dict[str, str
         if name not in ALLOCATOR_VARIABLES:
             merged[name] = value
             continue
-        names = [n for n in ALLOCATOR_VARIABLES if n in merged]
-        # torch reads one of the two names and warns about the other: never set a second one.
-        target = names[0] if names else name
-        merged[target] = _merge_list(merged.get(target, ""), value)
+        target = _target(name, own)
+        merged[target] = _merge_list(own.get(target, ""), value)
     return merged
+
+
+def _target(name: str, own: Mapping[str, str]) -> str:
+    """Return the variable to write instead of ``name``: never a second one beside the user's.
+
+    torch reads one of the two and warns about the other. Where the newer is read, so is the older.
+    """
+    read = ALLOCATOR_VARIABLES[ALLOCATOR_VARIABLES.index(name) :]
+    return next((known for known in read if known in own), name)
 
 
 def _merge_list(own: str, tuned: str) -> str:

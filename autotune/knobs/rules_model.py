@@ -1,0 +1,149 @@
+"""Validity rules about the model and how it is trained: weights, adapters, checkpointing, kernels.
+
+Each returns None when it has nothing against a candidate, else a reason a person reads.
+"""
+
+from __future__ import annotations
+
+from autotune.core.candidate import Candidate
+from autotune.core.job import Trainer
+from autotune.knobs.catalog import BY_NAME
+from autotune.knobs.facts import Facts
+from autotune.knobs.needs import lacks
+from autotune.knobs.versions import unavailable
+
+_HALF = ("bfloat16", "float16")
+
+
+def machine_has_it(candidate: Candidate, facts: Facts) -> str | None:
+    """A choice that asks for a device or a package fails where that is not."""
+    for name, choice in candidate.knobs.items():
+        reason = lacks(BY_NAME[name], choice, facts) if name in BY_NAME else ""
+        if reason:
+            return f"{name} {_shown(choice)}: {reason}"
+    return None
+
+
+def versions_want_it(candidate: Candidate, facts: Facts) -> str | None:
+    """What the installed versions deprecate or cannot do is not proposed."""
+    for name, choice in candidate.knobs.items():
+        reason = unavailable(name, choice, facts.job.trainer, facts.versions)
+        if reason:
+            return f"{name} {_shown(choice)}: {reason}"
+    return None
+
+
+def selective_is_for_sft(candidate: Candidate, facts: Facts) -> str | None:
+    """Only SFT turns ``selective`` into a policy; the others hand the word on to torch."""
+    selective = candidate.get("gradient_checkpointing") == "selective"
+    if selective and facts.job.trainer is not Trainer.SFT:
+        return f"selective checkpointing is for sft, and this job is {facts.job.trainer.value}"
+    return None
+
+
+def selective_leaves_adapters_out(candidate: Candidate, facts: Facts) -> str | None:
+    """TRL 1.16 patches the PEFT wrapper, transformers 5.24 switches on the model inside it."""
+    selective = candidate.get("gradient_checkpointing") == "selective"
+    if selective and candidate.get("peft", "none") != "none":
+        return "selective checkpointing does not reach a model inside adapters"
+    return None
+
+
+def quantized_weights_need_adapters(candidate: Candidate, facts: Facts) -> str | None:
+    """transformers: "You cannot perform fine-tuning on purely quantized models"."""
+    bits = candidate.get("quantization", "none")
+    if bits != "none" and candidate.get("peft", "none") == "none":
+        return f"{bits} weights are frozen: without adapters (peft) there is nothing to train"
+    return None
+
+
+def eight_bits_have_no_dora(candidate: Candidate, facts: Facts) -> str | None:
+    """bitsandbytes 0.50 loses the scales of an 8-bit layer that PEFT 0.21 dequantizes for DoRA."""
+    if candidate.get("quantization") == "8bit" and candidate.get("peft") == "dora":
+        return "dora over 8bit weights fails in bitsandbytes; lora, or 4bit, works"
+    return None
+
+
+def reward_head_meets_its_input(candidate: Candidate, facts: Facts) -> str | None:
+    """TRL makes what is trained over quantized weights bf16, the score head of Reward included.
+
+    Its input then has to be bf16 too: by the weights, or by autocast, which cannot mix with fp16.
+    """
+    bits, dtype = candidate.get("quantization", "none"), candidate.get("dtype", "float32")
+    if facts.job.trainer is not Trainer.REWARD or bits == "none" or dtype == "bfloat16":
+        return None
+    if facts.option("bf16") and (bits == "8bit" or dtype == "float32"):
+        return None
+    return f"the reward head over {bits} weights is bf16 and its input {dtype}: set dtype bfloat16"
+
+
+def fp16_trains_float32(candidate: Candidate, facts: Facts) -> str | None:
+    """The gradient scaler of fp16 refuses gradients in half precision at the first update."""
+    if not facts.option("fp16"):
+        return None
+    peft, dtype = candidate.get("peft", "none"), str(candidate.get("dtype", "float32"))
+    if candidate.get("quantization", "none") != "none":
+        return (
+            "fp16 mixed precision needs trained parameters in float32, and TRL makes adapters over "
+            "quantized weights bfloat16"
+        )
+    copies = peft != "none" and facts.option("lora_modules_to_save")
+    if dtype in _HALF and (peft == "none" or copies):
+        return f"fp16 mixed precision needs trained parameters in float32, and dtype is {dtype}"
+    return None
+
+
+def lora_targets_are_known(candidate: Candidate, facts: Facts) -> str | None:
+    """PEFT: "Please specify `target_modules` in `peft_config`"."""
+    if candidate.get("peft", "none") == "none" or "no-lora-targets" not in facts.traits:
+        return None
+    if candidate.get("lora_target_modules") is None and not facts.option("lora_target_parameters"):
+        return "PEFT knows no layers of this model by name: set lora_target_modules all-linear"
+    return None
+
+
+def flash_attention_is_half(candidate: Candidate, facts: Facts) -> str | None:
+    """Flash attention kernels take bf16 and fp16 only: by autocast or by the weights."""
+    half = facts.option("bf16") or facts.option("fp16") or candidate.get("dtype") in _HALF
+    if "flash" in str(candidate.get("attn_implementation")) and not half:
+        return "flash attention computes in bf16 or fp16 only, and this job in float32"
+    return None
+
+
+def layers_are_replaced_once(candidate: Candidate, facts: Facts) -> str | None:
+    """Liger and the hub's kernels replace the same layers."""
+    if candidate.get("use_kernels") and candidate.get("use_liger_kernel"):
+        return "use_kernels and use_liger_kernel replace the same layers"
+    return None
+
+
+def reference_stays_as_it_is(candidate: Candidate, facts: Facts) -> str | None:
+    """TRL: "You cannot use `sync_ref_model=True` together with `precompute_ref_log_probs=True`"."""
+    if not facts.option("sync_ref_model"):
+        return None
+    if candidate.get("precompute_ref_log_probs"):
+        return (
+            "sync_ref_model changes the reference, so its log-probabilities cannot be precomputed"
+        )
+    if candidate.get("peft", "none") != "none":
+        return "sync_ref_model needs a reference model of its own, and with adapters there is none"
+    return None
+
+
+def _shown(choice: object) -> str:
+    return "null" if choice is None else str(choice).lower()
+
+
+MODEL_RULES = (
+    machine_has_it,
+    selective_is_for_sft,
+    selective_leaves_adapters_out,
+    quantized_weights_need_adapters,
+    eight_bits_have_no_dora,
+    reward_head_meets_its_input,
+    fp16_trains_float32,
+    lora_targets_are_known,
+    flash_attention_is_half,
+    layers_are_replaced_once,
+    reference_stays_as_it_is,
+)

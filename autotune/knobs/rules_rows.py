@@ -1,0 +1,114 @@
+"""Validity rules about rows and batches: length, packing, padding, order.
+
+Each returns None when it has nothing against a candidate, else a reason a person reads.
+"""
+
+from __future__ import annotations
+
+from autotune.core.candidate import Candidate
+from autotune.core.job import Trainer
+from autotune.knobs.facts import Facts
+
+#: KTO's only loss without the KL term that compares the rows of a batch (trl/trainer/kto_trainer).
+_WITHOUT_KL = "apo_zero_unpaired"
+
+
+def packing_needs_a_length(candidate: Candidate, facts: Facts) -> str | None:
+    """TRL: "When packing is enabled, `max_length` can't be `None`"."""
+    if candidate.get("packing", "none") != "none" and candidate.get("max_length") is None:
+        return "packing needs a max_length: it is the length of a packed row"
+    return None
+
+
+def length_within_positions(candidate: Candidate, facts: Facts) -> str | None:
+    """A row, its pad multiple included, must not be longer than the model's positions."""
+    length = candidate.get("max_length")
+    if facts.positions is None or not isinstance(length, int):
+        return None
+    # Packed rows are filled up to max_length; other rows are as long as they are.
+    packed = candidate.get("packing", "none") != "none"
+    widest = length if packed else min(length, facts.lengths.longest)
+    if widest > facts.positions:
+        return (
+            f"max_length {length} lets rows be {widest} tokens long, beyond the model's "
+            f"{facts.positions} positions"
+        )
+    multiple = candidate.get("pad_to_multiple_of")
+    if isinstance(multiple, int) and multiple > 0:
+        padded = -(-widest // multiple) * multiple
+        if padded > facts.positions:
+            return (
+                f"pad_to_multiple_of {multiple} widens {widest} tokens to {padded}, beyond the "
+                f"model's {facts.positions} positions"
+            )
+    return None
+
+
+def batch_within_the_rows(candidate: Candidate, facts: Facts) -> str | None:
+    """A micro-batch cannot hold more rows than there are, packed ones included."""
+    batch = int(candidate.get("per_device_train_batch_size") or 1)
+    rows, what = len(facts.lengths), "rows"
+    length, packing = candidate.get("max_length"), str(candidate.get("packing", "none"))
+    if packing != "none" and isinstance(length, int):
+        rows, what = facts.packed_rows(length, packing), "packed rows"
+    if batch > rows:
+        return f"a batch of {batch} is more than the {rows} {what} there are"
+    return None
+
+
+def rows_are_prepared_by_trl(candidate: Candidate, facts: Facts) -> str | None:
+    """With ``skip_prepare_dataset`` TRL neither truncates nor packs."""
+    kwargs = facts.option("dataset_kwargs") or {}
+    if kwargs.get("skip_prepare_dataset") and candidate.get("packing", "none") != "none":
+        return "dataset_kwargs.skip_prepare_dataset skips packing"
+    return None
+
+
+def streams_are_not_cut_beforehand(candidate: Candidate, facts: Facts) -> str | None:
+    """Padding-free rows without packing are cut by us and written; a stream is not all there."""
+    flattens = candidate.get("padding_free") and candidate.get("packing", "none") == "none"
+    if facts.streams and flattens:
+        return "padding_free needs rows cut beforehand, and a stream cannot be written cut"
+    return None
+
+
+def streams_have_no_reference_beforehand(candidate: Candidate, facts: Facts) -> str | None:
+    """TRL: "`precompute_ref_log_probs=True` is not supported with IterableDataset"."""
+    if facts.streams and candidate.get("precompute_ref_log_probs"):
+        return "precompute_ref_log_probs runs over all rows first, and a stream is not all there"
+    return None
+
+
+def lengths_are_known_to_the_sampler(candidate: Candidate, facts: Facts) -> str | None:
+    """transformers' length-grouped sampler reads ``input_ids``, which preference rows have not."""
+    grouped = candidate.get("train_sampling_strategy") == "group_by_length"
+    if grouped and facts.job.trainer is not Trainer.SFT:
+        return (
+            f"group_by_length needs rows with input_ids, and those of {facts.job.trainer.value} "
+            "have two sides instead"
+        )
+    return None
+
+
+def kto_compares_rows_of_a_batch(candidate: Candidate, facts: Facts) -> str | None:
+    """KTO estimates its KL term from the other rows of a batch: order and size are bound to it."""
+    if facts.job.trainer is not Trainer.KTO or facts.option("loss_type") == _WITHOUT_KL:
+        return None
+    if int(candidate.get("per_device_train_batch_size") or 1) < 2:
+        return "KTO compares the rows of a micro-batch: a batch of 1 has nothing to compare"
+    strategy = candidate.get("train_sampling_strategy", "sequential")
+    if strategy != "sequential":
+        return f"KTO pairs rows beforehand, and the order {strategy} breaks the pairs"
+    return None
+
+
+ROW_RULES = (
+    packing_needs_a_length,
+    length_within_positions,
+    rows_are_prepared_by_trl,
+    streams_are_not_cut_beforehand,
+    streams_have_no_reference_beforehand,
+    lengths_are_known_to_the_sampler,
+    kto_compares_rows_of_a_batch,
+    batch_within_the_rows,
+)

@@ -1,0 +1,185 @@
+"""Runs one whole optimizer update under two candidates: same rows, same weights, dropout off.
+
+DESIGN.md 5.7. Only observes, through TRL's own ``training_step``; whether the two numbers agree is
+decided in equivalence.py. Works with every trainer `build_trainer` builds.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.core.equivalence import Compared, Precision, Update
+from autotune.knobs.isolation import OVERRIDES
+from autotune.probe.child.rows import take_rows
+from autotune.probe.protocol import GuardSide, GuardSpec
+
+#: A limit no gradient reaches; zero would leave fp16 gradients scaled.
+_NEVER_CLIPS = 1e9
+
+
+def compare(spec: GuardSpec, work_dir: Path) -> Compared:
+    """Run the reference's update, then the candidate's; never both in memory.
+
+    Args:
+        spec: the two candidates and the rows.
+        work_dir: the only folder it writes to.
+    """
+    return Compared(
+        reference=run_update(spec, spec.reference, work_dir),
+        candidate=run_update(spec, spec.candidate, work_dir),
+        weights=spec.weights,
+    )
+
+
+def run_update(
+    spec: GuardSpec, side: GuardSide, work_dir: Path, *, base: Any | None = None
+) -> Update:
+    """Build one candidate's trainer and run one update over all rows.
+
+    Args:
+        spec: model and rows.
+        side: the candidate.
+        work_dir: the only folder it writes to.
+        base: a subclass of TRL's trainer to run instead of it.
+    """
+    import torch
+
+    from autotune.training.prepared import trainer_class
+    from autotune.training.trainer import build_trainer
+
+    torch.manual_seed(spec.seed)
+    seen = _Seen()
+    trainer = build_trainer(
+        spec.trainer,
+        options=guard_options(spec, side, work_dir),
+        model_dir=Path(spec.model_dir),
+        weights=spec.weights,
+        rows=take_rows(spec.trainer, spec.rows_dir, list(spec.rows), side.pretruncate_tokens),
+        device=spec.device,
+        cls=_watched(base or trainer_class(spec.trainer), seen),
+    )
+    _without_dropout(trainer.model)
+    trainer.add_callback(_norm_reader(seen))
+    batch = int(trainer.args.per_device_train_batch_size)
+    # Packing decides how many rows there are, so the accumulation that makes them one update is
+    # only known now; accelerate is not told of it (transformers' Trainer divides by itself).
+    trainer.args.gradient_accumulation_steps = math.ceil(len(trainer.train_dataset) / batch)
+    trainer.train()
+    update = seen.update(_precision(trainer))
+    del trainer
+    gc.collect()
+    if spec.device != "cpu":
+        torch.cuda.empty_cache()
+    return update
+
+
+@dataclass
+class _Seen:
+    """What an update left behind."""
+
+    micro_steps: int = 0
+    label_tokens: int = 0
+    loss: float = 0.0
+    grad_norm: float = 0.0
+
+    def update(self, precision: Precision) -> Update:
+        return Update(
+            micro_steps=self.micro_steps,
+            label_tokens=self.label_tokens,
+            loss=self.loss,
+            grad_norm=self.grad_norm,
+            precision=precision,
+        )
+
+
+def _watched(trainer_class: Any, seen: _Seen) -> Any:
+    class Watched(trainer_class):  # type: ignore[misc]
+        """TRL's trainer, listened to."""
+
+        def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.label_tokens += _label_tokens(inputs)
+            loss = super().training_step(model, inputs, *args, **kwargs)
+            seen.micro_steps += 1
+            seen.loss += float(loss)
+            return loss
+
+    return Watched
+
+
+def _norm_reader(seen: _Seen) -> Any:
+    """Return a trainer callback that reads the gradient norm just before the optimizer steps."""
+    import torch
+    from transformers import TrainerCallback
+
+    class NormReader(TrainerCallback):  # type: ignore[misc]
+        """Look at gradients that are unscaled, and not clipped since nothing reaches the limit."""
+
+        def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
+            gradients = [p.grad for p in model.parameters() if p.grad is not None]
+            seen.grad_norm = float(torch.nn.utils.get_total_norm(gradients))
+
+    return NormReader()
+
+
+def guard_options(spec: GuardSpec, side: GuardSide, work_dir: Path) -> dict[str, Any]:
+    """Return one candidate's options, isolated, for a run of one update.
+
+    Args:
+        spec: device and seed.
+        side: the candidate.
+        work_dir: the only folder the trainer writes to.
+    """
+    from autotune.training.arguments import option_owners
+
+    options = dict(side.options)
+    known = option_owners(spec.trainer)
+    for override in OVERRIDES:
+        if override.option not in known:
+            continue
+        if override.option in options or override.value is not None:
+            options[override.option] = override.value
+    options["output_dir"] = str(work_dir / "trainer")
+    options["max_steps"] = 1
+    options["seed"] = spec.seed
+    options["max_grad_norm"] = _NEVER_CLIPS
+    if options.get("neftune_noise_alpha") is not None:
+        options["neftune_noise_alpha"] = None
+    if spec.device == "cpu":
+        options["use_cpu"] = True
+    return options
+
+
+def _without_dropout(model: Any) -> None:
+    """Set every dropout probability to zero; checkpointing needs training mode, so not eval()."""
+    import torch
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        for name, value in vars(module).items():
+            # Attention keeps its probability as a number (transformers: `attention_dropout`, ...).
+            if "dropout" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+def _label_tokens(inputs: Any) -> int:
+    """Count the tokens a micro-batch trains on; the first of a row predicts nothing."""
+    labels = inputs.get("labels")
+    if labels is not None and labels.dim() == 2:
+        return int((labels[:, 1:] != -100).sum())
+    mask = inputs.get("completion_mask", inputs.get("attention_mask"))
+    return int(mask.sum())
+
+
+def _precision(trainer: Any) -> Precision:
+    """Return the lowest precision a step computes in."""
+    if trainer.args.bf16 or trainer.args.fp16:
+        return "bf16" if trainer.args.bf16 else "fp16"
+    kinds = {str(p.dtype) for p in trainer.model.parameters() if p.is_floating_point()}
+    if "torch.bfloat16" in kinds:
+        return "bf16"
+    return "fp16" if "torch.float16" in kinds else "fp32"

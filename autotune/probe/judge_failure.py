@@ -1,0 +1,145 @@
+"""Judges a probe that failed, by the words of whoever failed it; pure."""
+
+from __future__ import annotations
+
+import signal
+
+from autotune.core.outcome import Ending, Outcome
+from autotune.core.units import show_bytes
+from autotune.probe.error_texts import (
+    DEVICE_OOM,
+    DISK_FULL,
+    HOST_OOM,
+    INVALID_TYPES,
+    NO_GRADIENT,
+    OFFLOADING,
+    ON_CHIP,
+    OUT_OF_MEMORY,
+    PINNED,
+    RAISED,
+    RECOMPUTE,
+    REQUESTED,
+    UNSCALE,
+)
+from autotune.probe.observed import Observed
+from autotune.probe.protocol import Failure
+
+HOST_FULL = "host memory ran out"
+
+
+def judge_failure(seen: Observed, failure: Failure) -> tuple[Ending, int | None]:
+    """Return what an exception in the child means.
+
+    Args:
+        seen: what was observed.
+        failure: the exception.
+
+    Returns:
+        The ending, and the least memory it is known to need when it did not fit.
+    """
+    name = failure.type_name.rpartition(".")[2]
+    text = "\n".join([f"{failure.type_name}: {failure.message}", *_chained(failure.traceback)])
+    memory = memory_of(text, seen.device, failure.traceback)
+    if memory is not None:
+        what = "the device ran out of memory" if memory is Outcome.OOM_DEVICE else HOST_FULL
+        cap = f" under the cap of {show_bytes(seen.cap_bytes)}" if seen.cap_bytes else ""
+        return Ending(
+            outcome=memory,
+            phase=failure.phase,
+            reason=f"{what}{cap}{seen.when}",
+            detail=failure.message or failure.type_name,
+        ), needed_bytes(seen, text)
+    outcome, reason = _cause(name, failure)
+    return Ending(
+        outcome=outcome, phase=failure.phase, reason=reason, detail=failure.traceback
+    ), None
+
+
+def memory_of(text: str, device: str, traceback: str = "") -> Outcome | None:
+    """Return which memory a text says has run out; None when it is not about memory.
+
+    Args:
+        text: exception or log in a library's words.
+        device: ``cpu`` or ``cuda:i``; decides where the text does not say whose memory.
+        traceback: where it was raised: pinned memory is the host's, whatever the words.
+    """
+    text = ON_CHIP.sub("", text)
+    if DEVICE_OOM.search(text):
+        pinned = PINNED.search(text) or PINNED.search("\n".join(traceback.splitlines()[-8:]))
+        return Outcome.OOM_HOST if pinned else Outcome.OOM_DEVICE
+    if HOST_OOM.search(text):
+        return Outcome.OOM_HOST
+    if OUT_OF_MEMORY.search(text):
+        return Outcome.OOM_HOST if device == "cpu" else Outcome.OOM_DEVICE
+    return None
+
+
+def _chained(traceback: str) -> list[str]:
+    """Return the other exceptions a traceback names: what was raised before, and wrapped."""
+    return [line for line in traceback.splitlines() if RAISED.match(line)]
+
+
+def _cause(name: str, failure: Failure) -> tuple[Outcome, str]:
+    """Return the outcome and the sentence for a failure that is not about memory."""
+    message = failure.message.strip().splitlines()[0] if failure.message.strip() else name
+    if DISK_FULL.search(failure.message):
+        return Outcome.CRASHED, f"the disk is full: {message}"
+    if OFFLOADING.search(f"{failure.message}\n{failure.traceback}"):
+        return Outcome.INVALID, f"activation_offloading failed: {message}"
+    if UNSCALE.search(failure.message):
+        return Outcome.INVALID, (
+            "fp16 mixed precision needs trained parameters in fp32 (set dtype=float32): " + message
+        )
+    if NO_GRADIENT.search(failure.message):
+        return Outcome.INVALID, (
+            "no gradient reached the adapter or anything else that is trained (gradient "
+            "checkpointing with use_reentrant needs inputs that require a gradient)"
+        )
+    if RECOMPUTE.search(failure.message) or name == "CheckpointError":
+        return Outcome.INVALID, (
+            "this variant of gradient checkpointing cannot be used with this model: "
+            f"recomputed tensors differ ({message})"
+        )
+    if name in INVALID_TYPES:
+        return Outcome.INVALID, message
+    return Outcome.CRASHED, f"{name}: {message}"
+
+
+def judge_silence(seen: Observed) -> tuple[Ending, int | None]:
+    """Return what it means that a process ended without an answer: by a signal, or by itself.
+
+    Args:
+        seen: what was observed.
+
+    Returns:
+        The ending, and the least memory it is known to need when it did not fit.
+    """
+    name = "" if seen.signal is None else signal.Signals(seen.signal).name
+    memory = memory_of(seen.log_tail, seen.device)
+    if seen.signal == signal.SIGKILL:
+        peak = f" at {show_bytes(seen.peak_rss_bytes)}" if seen.peak_rss_bytes else ""
+        outcome = Outcome.OOM_HOST
+        reason = (
+            f"killed (likely host memory){peak} of {show_bytes(seen.host_total_bytes)}{seen.when}; "
+            "activation_offloading and dataloader_num_workers take host memory"
+        )
+    elif memory is not None:  # an allocator or a kernel's launcher that ends the process
+        outcome = memory
+        what = "the device ran out of memory" if memory is Outcome.OOM_DEVICE else HOST_FULL
+        reason = f"{what}{seen.when} ({name or f'exit code {seen.code}'})"
+    elif seen.signal in (signal.SIGINT, signal.SIGTERM):
+        outcome, reason = Outcome.INTERRUPTED, f"ended by {name}"
+    elif name:
+        outcome, reason = Outcome.CRASHED, f"the process died from {name}"
+    else:
+        outcome = Outcome.CRASHED
+        reason = f"the process ended with code {seen.code} and without an answer"
+    ending = Ending(outcome=outcome, phase=seen.last_phase, reason=reason, detail=seen.log_tail)
+    return ending, needed_bytes(seen, seen.log_tail) if outcome.is_memory else None
+
+
+def needed_bytes(seen: Observed, text: str) -> int | None:
+    """Return a lower bound of the memory needed: the cap, plus the request that broke it."""
+    match = REQUESTED.search(text)
+    requested = int(match.group(1)) if match else 0
+    return max(seen.cap_bytes, requested) if seen.cap_bytes is not None else requested or None

@@ -1,0 +1,143 @@
+"""The choices of every knob of a space for one job: ``auto`` filled in, what cannot be left out.
+
+A choice that this machine cannot do, that the installed versions deprecate or that the user did
+not allow is dropped here, once, before combinations are made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autotune.core.candidate import Candidate, Value
+from autotune.core.result import Skipped
+from autotune.knobs.catalog import knob
+from autotune.knobs.changes import word_for
+from autotune.knobs.facts import Facts
+from autotune.knobs.needs import why_not
+from autotune.spaces.schema import Dimension
+
+#: Shortest packed row worth trying, in tokens.
+_SHORTEST_PACKED = 128
+
+
+@dataclass
+class Dropped:
+    """Collect choices that are not tried, by reason."""
+
+    by_reason: dict[str, list[tuple[str, Value]]] = field(default_factory=dict)
+
+    def add(self, name: str, choice: Value, reason: str) -> None:
+        """Note one choice of one knob."""
+        self.by_reason.setdefault(reason, []).append((name, choice))
+
+    def lines(self) -> tuple[Skipped, ...]:
+        """Return a line per reason, with every choice it concerns."""
+        return tuple(
+            Skipped(what=_named(choices), reason=f"{_named(choices)}: {reason}", count=len(choices))
+            for reason, choices in self.by_reason.items()
+        )
+
+
+def searched_choices(
+    dimensions: Mapping[str, Dimension],
+    facts: Facts,
+    own: Candidate,
+    pinned: Mapping[str, Value],
+    dropped: Dropped,
+) -> dict[str, tuple[Value, ...]]:
+    """Return the values tried of every searched knob, in the order of the space.
+
+    Args:
+        dimensions: the space's knobs that the trainer has.
+        facts: job, rows and machine.
+        own: the user's own config.
+        pinned: options the user fixed with ``--set``; knobs among them are not searched, and a
+            fixed packing strategy is the only one tried.
+        dropped: told of every choice that is left out.
+    """
+    packs = "packing" in dimensions or own.get("packing", "none") != "none"
+    found: dict[str, tuple[Value, ...]] = {}
+    for name, dimension in dimensions.items():
+        if name in pinned or any(n in pinned for n in knob(name).fixed_by):
+            continue
+        kept = tuple(
+            choice
+            for choice in _listed(name, dimension, facts, own, packs)
+            if _is_offered(name, choice, facts, dropped)
+        )
+        if kept:
+            found[name] = kept
+    strategy = pinned.get("packing_strategy")
+    if strategy is not None and "packing" in found:
+        found["packing"] = tuple(c for c in ("none", strategy) if c in found["packing"]) or (
+            strategy,
+        )
+    return found
+
+
+def possible(name: str, value: Value, facts: Facts) -> Value:
+    """Return the user's choice of a knob that is not searched, or its first where this machine
+    cannot do it: the user's own config still reports that."""
+    known = knob(name).choices
+    return known[0] if known and why_not(knob(name), value, facts) else value
+
+
+def _is_offered(name: str, choice: Value, facts: Facts, dropped: Dropped) -> bool:
+    reason = why_not(knob(name), choice, facts)
+    word = word_for(name, choice, facts)
+    if not reason and word and word not in facts.job.allow:
+        reason = f"only with --allow {word}"
+    if reason:
+        dropped.add(name, choice, reason)
+    return not reason
+
+
+def _listed(
+    name: str, dimension: Dimension, facts: Facts, own: Candidate, packs: bool
+) -> tuple[Value, ...]:
+    if dimension.choices != "auto":
+        return tuple(dict.fromkeys(dimension.choices))
+    if name == "max_length":
+        explicit = facts.job.options.get("max_length")
+        limit = None if explicit is None else int(explicit)
+        found = facts.lengths.max_length_choices(
+            facts.positions, facts.job.min_retention_ratio, limit
+        )
+        return tuple(sorted({*found, *(_packed_lengths(facts, limit) if packs else ())}))
+    if name == "per_device_train_batch_size":
+        return _batches(facts, own)
+    known = knob(name).choices
+    return known if known is not None else (own.get(name),)
+
+
+def _packed_lengths(facts: Facts, explicit: int | None) -> list[int]:
+    """Powers of two a packed row may have: it need not be as long as the longest document.
+
+    Bounded by the model's positions, by what the user allows, by four times the longest row, and
+    by the effective batch: a row may not hold more documents than one update should see.
+    """
+    limits = [n for n in (facts.positions, explicit) if n is not None]
+    top = min([4 * facts.lengths.longest, *limits])
+    lengths = [2**i for i in range(_SHORTEST_PACKED.bit_length() - 1, top.bit_length())]
+    return [
+        n
+        for n in lengths
+        if n <= top and facts.sequences_per_row(n, "bfd_split") <= 1.1 * facts.effective_batch
+    ]
+
+
+def _batches(facts: Facts, own: Candidate) -> tuple[Value, ...]:
+    """Powers of two up to the effective batch, and the user's own."""
+    top = max(1, min(int(facts.effective_batch), len(facts.lengths)))
+    powers = {2**i for i in range(top.bit_length()) if 2**i <= top}
+    mine = own.get("per_device_train_batch_size")
+    return tuple(sorted({*powers, top, int(mine or 1)}))
+
+
+def _named(choices: list[tuple[str, Value]]) -> str:
+    by_knob: dict[str, list[str]] = {}
+    for name, choice in choices:
+        shown = "null" if choice is None else str(choice)
+        by_knob.setdefault(name, []).append(shown.lower() if isinstance(choice, bool) else shown)
+    return "; ".join(f"{name} {', '.join(values)}" for name, values in by_knob.items())

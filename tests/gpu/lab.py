@@ -1,0 +1,210 @@
+"""What every check works with: a device, a folder, model shapes by config, and real probes.
+
+Nothing is downloaded: models are made from the configs below with random weights, the tokenizer is
+the embedded demo's, rows are made here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotune.core.job import Trainer
+from autotune.core.measurement import ProbeReport
+from autotune.core.outcome import Outcome
+from autotune.probe.launch import Launcher, open_launcher
+from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec, RowPlan
+from autotune.probe.runner import Runner
+from tests.support.models import tiny_model
+from tests.support.rows import write_rows
+
+MIB = 2**20
+#: Rows of 64 lengths up to 1024 tokens, the longest last.
+TOKENS = (*(32 + (97 * row) % 480 for row in range(60)), 700, 800, 900, 1024)
+
+#: Published configs (Qwen2.5-0.5B and Mistral-7B-v0.1), written from their model cards.
+SHAPES: dict[str, dict[str, Any]] = {
+    "0.5B": {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "vocab_size": 151_936,
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "max_position_embeddings": 32_768,
+    },
+    "7B": {
+        "architectures": ["MistralForCausalLM"],
+        "model_type": "mistral",
+        "vocab_size": 32_000,
+        "hidden_size": 4096,
+        "intermediate_size": 14_336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 32_768,
+        "tie_word_embeddings": False,
+        "sliding_window": None,
+    },
+}
+LORA = {
+    "use_peft": True,
+    "lora_r": 16,
+    "lora_target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"],
+    "dtype": "bfloat16",
+}
+
+
+@dataclass
+class Lab:
+    """One check's device, folders and probes.
+
+    Args:
+        device: ``cpu`` (a dry run: every shape becomes tiny) or ``cuda:0``.
+        folder: scratch.
+        out: where evidence goes.
+    """
+
+    device: str
+    folder: Path
+    out: Path
+    _open: ExitStack = field(default_factory=ExitStack)
+    _runner: Runner | None = None
+    why_cold: str = ""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether this is more than a dry run."""
+        return self.device != "cpu"
+
+    @property
+    def rows_dir(self) -> str:
+        """Folder of the prepared rows; made when first asked for."""
+        folder = self.folder / "rows"
+        return str(folder if folder.exists() else write_rows(folder, self.tokens))
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """Lengths of the rows: short ones in a dry run."""
+        return TOKENS if self.on_gpu else tuple(2 + n // 16 for n in TOKENS)
+
+    def model_dir(self, shape: str) -> str:
+        """Return the folder of a model of this shape, a tiny one in a dry run."""
+        folder = self.folder / f"model-{shape}"
+        if not folder.exists():
+            tiny_model(folder, **(SHAPES[shape] if self.on_gpu else {}))
+        return str(folder)
+
+    def spec(self, shape: str, *, cap_bytes: int | None = None, **options: Any) -> ProbeSpec:
+        """Return the request for one candidate over all rows.
+
+        Args:
+            shape: ``0.5B`` or ``7B``.
+            cap_bytes: memory it may use.
+            options: TRL options beside the plain ones.
+        """
+        rows = tuple(range(len(self.tokens)))
+        by_length = tuple(sorted(rows, key=lambda row: -self.tokens[row]))
+        plain = {
+            "per_device_train_batch_size": 1,
+            "gradient_accumulation_steps": 4,
+            "max_length": 1024,
+            "bf16": self.on_gpu,
+            "learning_rate": 1e-5,
+        }
+        wanted: dict[str, Any] = {**plain, **options}
+        batch = int(wanted["per_device_train_batch_size"])
+        return ProbeSpec(
+            trainer=Trainer.SFT,
+            model_dir=self.model_dir(shape),
+            weights="random",
+            options=wanted,
+            device=self.device,
+            rows_dir=self.rows_dir,
+            plan=RowPlan(worst=(by_length[:batch],), paired=rows, block=rows),
+            cap_bytes=cap_bytes,
+        )
+
+    def probe(self, spec: ProbeSpec, name: str) -> ProbeReport:
+        """Measure one candidate in a process of its own."""
+        return self.runner.probe(spec, name=name, deadline_s=150.0)
+
+    def guard(self, spec: ProbeSpec, changes: Mapping[str, Any], name: str) -> ProbeReport:
+        """Compare one update of a candidate with the same under changed options."""
+        wanted = GuardSpec(
+            trainer=spec.trainer,
+            model_dir=spec.model_dir,
+            weights="random",
+            device=spec.device,
+            rows_dir=spec.rows_dir,
+            rows=spec.plan.paired[:8],
+            reference=GuardSide(options=spec.options),
+            candidate=GuardSide(options={**spec.options, **changes}),
+        )
+        return self.runner.compare(wanted, name=name, deadline_s=150.0)
+
+    @property
+    def runner(self) -> Runner:
+        """The runner over the fastest launcher that is safe here."""
+        if self._runner is None:
+            (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+            launcher, self.why_cold = open_launcher(self.folder / "logs", None)
+            self._runner = self.run_on(launcher)
+        return self._runner
+
+    def run_on(self, launcher: Launcher) -> Runner:
+        """Return a runner over another launcher; ended with the check."""
+        return self._open.enter_context(Runner(launcher, self.folder))
+
+    def close(self) -> None:
+        """End everything that was started."""
+        self._open.close()
+
+
+def checkpointing(choice: str) -> dict[str, Any]:
+    """Return the options of ``none``, ``full`` or ``selective`` checkpointing."""
+    none = {"gradient_checkpointing": False}
+    full = {"gradient_checkpointing": True}
+    selective = {**full, "gradient_checkpointing_kwargs": {"selective": True}}
+    return {"none": none, "full": full, "selective": selective}[choice]
+
+
+def numbers(report: ProbeReport) -> dict[str, Any]:
+    """Return what a probe's evidence keeps."""
+    measured = report.measurement
+    found: dict[str, Any] = {
+        "outcome": report.ending.outcome.value,
+        "phase": report.ending.phase.value,
+        "reason": report.ending.reason,
+        "wall_seconds": round(report.wall_seconds, 2),
+        "needed_bytes": report.needed_bytes,
+    }
+    if measured is not None:
+        found["peaks"] = measured.peaks.model_dump()
+        found["load_peaks"] = measured.load_peaks.model_dump() if measured.load_peaks else None
+        found["effective"] = measured.effective
+        found["step_seconds"] = [step.seconds for step in measured.timed_steps]
+        found["step_shapes"] = [[s.rows, s.width] for s in measured.timed_steps]
+        found["optimizer_seconds"] = list(measured.optimizer_seconds)
+        found["parameters"] = measured.parameters
+        found["warnings"] = list(measured.warnings)[:5]
+    return found
+
+
+def fits(report: ProbeReport) -> bool:
+    """Whether a probe ended well."""
+    return report.ending.outcome is Outcome.FITS
+
+
+def peak(report: ProbeReport) -> int:
+    """Return the allocated peak of a probe that fits, in bytes."""
+    assert report.measurement is not None, report.ending
+    assert report.measurement.peaks.allocated_bytes is not None
+    return report.measurement.peaks.allocated_bytes

@@ -1,0 +1,227 @@
+"""The equivalence guard on real TRL trainers: what is neutral passes, planted bugs are caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.core.equivalence import Compared
+from autotune.core.job import Trainer
+from autotune.core.outcome import Outcome
+from autotune.probe.equivalence import judge
+from autotune.probe.protocol import GuardSide, GuardSpec
+from tests.support.rows import write_job
+
+pytestmark = pytest.mark.integration
+
+#: Sixteen rows of different lengths: two reference micro-batches.
+TOKENS = tuple(12 + 9 * (row % 7) + row for row in range(16))
+OWN: dict[str, Any] = {
+    "per_device_train_batch_size": 8,
+    "bf16": False,
+    "max_length": 1024,
+    "learning_rate": 1e-4,
+}
+FLAT = {**OWN, "per_device_train_batch_size": 4, "padding_free": True, "max_length": None}
+PACKED = {**OWN, "per_device_train_batch_size": 1, "packing": True, "max_length": 160}
+
+
+class Guard:
+    """One job in this process; the reference's update is run once."""
+
+    def __init__(self, folder: Path) -> None:
+        from autotune.probe.child.guard import run_update
+
+        self.model_dir, self.rows_dir = write_job(folder, TOKENS)
+        self.folder = folder
+        self._run = run_update
+        self.reference = run_update(self.spec(OWN), GuardSide(options=OWN), folder)
+
+    def spec(self, candidate: dict[str, Any]) -> GuardSpec:
+        return GuardSpec(
+            trainer=Trainer.SFT,
+            model_dir=self.model_dir,
+            weights="random",
+            device="cpu",
+            rows_dir=self.rows_dir,
+            rows=tuple(range(len(TOKENS))),
+            reference=GuardSide(options=OWN),
+            candidate=GuardSide(options=candidate),
+        )
+
+    def judged(self, options: dict[str, Any], base: Any = None) -> tuple[Outcome, str]:
+        side = GuardSide(options=options)
+        candidate = self._run(self.spec(options), side, self.folder, base=base)
+        both = Compared(reference=self.reference, candidate=candidate, weights="random")
+        ending = judge(both)
+        return ending.outcome, ending.reason
+
+
+@pytest.fixture(scope="module")
+def guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
+    return Guard(tmp_path_factory.mktemp("guard"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {**OWN, "per_device_train_batch_size": 3},
+        {**OWN, "gradient_checkpointing": False, "pad_to_multiple_of": 64},
+        {**OWN, "gradient_checkpointing_kwargs": {"selective": True}},
+        FLAT,
+        PACKED,
+        {**PACKED, "packing_strategy": "bfd_split", "per_device_train_batch_size": 2},
+    ],
+    ids=["split", "padded wider", "selective", "padding-free", "packed", "packed by two"],
+)
+def test_what_changes_nothing_passes(guard: Guard, options: dict[str, Any]) -> None:
+    assert (Outcome.FITS, "") == guard.judged(options)
+
+
+def test_dropout_is_off_whatever_the_job_says(guard: Guard, tmp_path: Path) -> None:
+    lora = {
+        "use_peft": True,
+        "lora_dropout": 0.3,
+        "lora_r": 4,
+        "lora_target_modules": ["q_proj", "v_proj"],
+    }
+    options = {**OWN, **lora}
+    spec = guard.spec(options)
+    one = guard._run(spec, GuardSide(options=options), tmp_path)
+    split = {**options, "per_device_train_batch_size": 2}
+    other = guard._run(spec, GuardSide(options=split), tmp_path)
+    both = Compared(reference=one, candidate=other, weights="random")
+    assert Outcome.FITS is judge(both).outcome
+
+
+def preference_rows(trainer: Trainer, folder: Path) -> Path:
+    """Write eight rows as the preparation of a preference trainer leaves them."""
+    import datasets
+
+    def ids(first: int, count: int) -> list[int]:
+        return [5 + (first + at) % 40 for at in range(count)]
+
+    rows: dict[str, list[Any]] = {"prompt_ids": [ids(r, 4 + r) for r in range(8)]}
+    answers = [ids(3 * r, 5 + 2 * r) for r in range(8)]
+    if trainer is Trainer.KTO:
+        rows |= {"completion_ids": answers, "label": [r % 2 == 0 for r in range(8)]}
+    else:
+        rows |= {"chosen_ids": answers, "rejected_ids": [ids(7 * r + 1, 12) for r in range(8)]}
+    datasets.Dataset.from_dict(rows).save_to_disk(str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("trainer", "batch"), [(Trainer.DPO, 2), (Trainer.REWARD, 2), (Trainer.KTO, 4)]
+)
+def test_preference_trainers_are_compared_through_their_own_step(
+    guard: Guard, trainer: Trainer, batch: int, tmp_path: Path
+) -> None:
+    own = {**OWN, "per_device_train_batch_size": 4, "gradient_checkpointing": False}
+    other = {**own, "per_device_train_batch_size": batch, "gradient_checkpointing": True}
+    spec = guard.spec(other).model_copy(
+        update={
+            "trainer": trainer,
+            "rows_dir": str(preference_rows(trainer, tmp_path / "rows")),
+            "rows": tuple(range(8)),
+        }
+    )
+    reference = guard._run(spec, GuardSide(options=own), tmp_path)
+    candidate = guard._run(spec, GuardSide(options=other), tmp_path)
+    assert reference.label_tokens == candidate.label_tokens > 0
+    both = Compared(reference=reference, candidate=candidate, weights="random")
+    assert Outcome.FITS is judge(both).outcome, judge(both).reason
+
+
+def planted(change: Callable[[dict[str, Any]], None]) -> Any:
+    """Return TRL's trainer with a bug between its collator and its step."""
+    from trl import SFTTrainer
+
+    class Planted(SFTTrainer):  # type: ignore[misc]
+        def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            change(inputs)
+            return super().training_step(model, inputs, *args, **kwargs)
+
+    return Planted
+
+
+def positions_run_on(inputs: dict[str, Any]) -> None:
+    import torch
+
+    width = inputs["input_ids"].shape[1]
+    inputs["position_ids"] = torch.arange(width)[None, :]
+    for name in ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx"):
+        inputs.pop(name, None)
+
+
+def labels_shifted(inputs: dict[str, Any]) -> None:
+    """Have every token predict the one after the next; the number of labels stays."""
+    labels = inputs["labels"]
+    for row in labels:
+        trained = (row != -100).nonzero()[:, 0]
+        row[trained] = row[trained].roll(-1)
+
+
+@pytest.mark.parametrize("options", [FLAT, PACKED], ids=["padding-free", "packed"])
+def test_positions_that_run_on_from_one_document_into_the_next_are_caught(
+    guard: Guard, options: dict[str, Any]
+) -> None:
+    outcome, reason = guard.judged(options, planted(positions_run_on))
+    assert Outcome.INVALID is outcome
+    assert "loss" in reason or "gradient norm" in reason
+
+
+def test_shifted_labels_are_caught(guard: Guard) -> None:
+    outcome, reason = guard.judged(
+        {**OWN, "per_device_train_batch_size": 4}, planted(labels_shifted)
+    )
+    assert Outcome.INVALID is outcome
+    assert "loss" in reason
+
+
+def test_accumulation_that_is_not_normalised_is_caught(guard: Guard) -> None:
+    from trl import SFTTrainer
+
+    class Planted(SFTTrainer):  # type: ignore[misc]
+        """Every micro-batch is averaged over its own tokens, and the averages are added up."""
+
+        def compute_loss(self, *args: Any, num_items_in_batch: Any = None, **kwargs: Any) -> Any:
+            return super().compute_loss(*args, **kwargs)
+
+    outcome, reason = guard.judged({**OWN, "per_device_train_batch_size": 4}, Planted)
+    assert Outcome.INVALID is outcome
+    assert "loss" in reason
+
+
+def test_a_gradient_that_is_not_normalised_is_caught_though_the_loss_is_right(
+    guard: Guard,
+) -> None:
+    from trl import SFTTrainer
+
+    class Planted(SFTTrainer):  # type: ignore[misc]
+        def training_step(self, *args: Any, **kwargs: Any) -> Any:
+            loss = super().training_step(*args, **kwargs)
+            for parameter in self.model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(1.01)
+            return loss
+
+    outcome, reason = guard.judged({**OWN, "per_device_train_batch_size": 4}, Planted)
+    assert Outcome.INVALID is outcome
+    assert "gradient norm" in reason
+
+
+def test_a_dropped_row_is_caught(guard: Guard) -> None:
+    from trl import SFTTrainer
+
+    class Planted(SFTTrainer):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.train_dataset = self.train_dataset.select(range(len(self.train_dataset) - 1))
+
+    outcome, reason = guard.judged({**OWN, "per_device_train_batch_size": 4}, Planted)
+    assert Outcome.INVALID is outcome
+    assert "label tokens" in reason

@@ -1,0 +1,53 @@
+"""What the installed versions want written, and what they are not given."""
+
+from __future__ import annotations
+
+from autotune.core.job import Trainer
+from autotune.knobs.versions import at_least, canonical_options, deprecated, spelled, unavailable
+
+NEWEST = {"trl": "1.16.0", "transformers": "5.24.0"}
+OLDER = {"trl": "1.15.2", "transformers": "5.23.1"}
+
+
+def test_versions_are_compared_as_versions() -> None:
+    assert at_least({"torch": "2.10.0"}, "torch", "2.9")
+    assert at_least({"torch": "2.13.0+cpu"}, "torch", "2.13")
+    assert at_least({"transformers": "5.24.0.dev0"}, "transformers", "5.24")
+    assert not at_least({"torch": "2.9.1"}, "torch", "2.10")
+    assert at_least({}, "torch", "9"), "what is not listed counts as the newest"
+
+
+def test_checkpointing_is_spelled_as_the_installed_transformers_wants_it() -> None:
+    options = {
+        "gradient_checkpointing": False,
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
+        "learning_rate": 1e-4,
+    }
+    assert options == spelled(options, OLDER)
+    assert {
+        "activation_checkpointing": False,
+        "activation_checkpointing_kwargs": {"use_reentrant": False},
+        "learning_rate": 1e-4,
+    } == spelled(options, NEWEST)
+    assert options == canonical_options(spelled(options, NEWEST))
+
+
+def test_a_loss_that_trl_has_renamed_is_written_by_its_name() -> None:
+    assert {"loss_type": "nll"} == spelled({"loss_type": "chunked_nll"}, NEWEST)
+    assert {"loss_type": "chunked_nll"} == spelled({"loss_type": "chunked_nll"}, OLDER)
+
+
+def test_liger_is_offered_only_where_trl_still_wants_it() -> None:
+    # BC39: TRL 1.16 deprecates the flag in these trainers.
+    for trainer in (Trainer.SFT, Trainer.DPO, Trainer.KTO):
+        assert "use_kernels" in str(unavailable("use_liger_kernel", True, trainer, NEWEST))
+        assert unavailable("use_liger_kernel", True, trainer, OLDER) is None
+        assert unavailable("use_liger_kernel", False, trainer, NEWEST) is None
+    assert unavailable("use_liger_kernel", True, Trainer.REWARD, NEWEST) is None
+
+
+def test_a_deprecated_option_of_the_users_is_said_once() -> None:
+    options = {"use_liger_kernel": True, "loss_type": "chunked_nll"}
+    assert 2 == len(deprecated(Trainer.SFT, options, NEWEST))
+    assert () == deprecated(Trainer.SFT, options, OLDER)
+    assert () == deprecated(Trainer.SFT, {"loss_type": "nll"}, NEWEST)
