@@ -63,7 +63,8 @@ def extended(
     micro = _work(small.micro_step, large.micro_step, share)
     update = _work(small.optimizer_step, large.optimizer_step, share)
     held = small.held_bytes + (large.held_bytes - small.held_bytes) * share
-    return Followed(heights, held, micro, update)
+    hosted = small.offloaded_bytes + (large.offloaded_bytes - small.offloaded_bytes) * share
+    return Followed(heights, held, hosted, micro, update)
 
 
 def _work(small: tuple[Work, ...], large: tuple[Work, ...], share: float) -> tuple[Work, ...]:

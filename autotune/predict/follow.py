@@ -9,7 +9,7 @@ value is one made up (one, false). Knows nothing of trainers.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,7 @@ _REAL_ELEMENTS = 1 << 22
 
 _DEVICE_OF = torch.ops.prim.device.default
 _SCALAR_OF = torch.ops.aten._local_scalar_dense.default
+_EQUAL = torch.ops.aten.equal.default
 _DIRECT_NAMESPACES = ("profiler",)
 #: operators that take boolean masks among their indices
 _INDEXING = (
@@ -101,6 +102,8 @@ class Follow(TorchDispatchMode):
         self.ledger = ledger
         #: where the work of operations is added; None counts none
         self.work: WorkSums | None = None
+        #: bytes a kernel holds for itself while it runs, by operator
+        self.workspaces: dict[Any, Callable[[Sequence[Any]], int]] = {}
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._watched: dict[int, _Watched] = {}
         self._unwatch = self._gone
@@ -133,6 +136,29 @@ class Follow(TorchDispatchMode):
         self._note(tensor, component)
         self.ledger.tag(self._watched[tensor.untyped_storage()._cdata].block, component)
 
+    def on_host(self, tensor: torch.Tensor) -> None:
+        """Say that a tensor's storage lies in host memory and takes none of the device's."""
+        self.ledger.to_host(self._watched[tensor.untyped_storage()._cdata].block)
+
+    def across(self, tensor: torch.Tensor, *, to_host: bool) -> torch.Tensor:
+        """Copy a tensor over the link between device and host and return the copy.
+
+        Args:
+            tensor: a fake tensor.
+            to_host: from the device to the host; else back.
+        """
+        output = _Output(None, False, (tuple(tensor.shape), tensor.stride(), 0), tensor.dtype)
+        copy = self._tensor(output, [])
+        if to_host:
+            self.on_host(copy)
+        self.count("host_copy", tensor.dtype, 0, _touched_bytes(tensor))
+        return copy
+
+    def count(self, kind: WorkKind, dtype: Any, flops: int, moved_bytes: int) -> None:
+        """Add work that no operation shows; arguments as for ``WorkSums.add``."""
+        if self.work is not None:
+            self.work.add(kind, dtype, flops, moved_bytes)
+
     # -- operations ---------------------------------------------------------------------------
 
     def __torch_dispatch__(
@@ -146,13 +172,19 @@ class Follow(TorchDispatchMode):
             return func(*args, **kwargs)
         leaves, spec = tree_flatten((args, kwargs))
         fake = any(isinstance(leaf, FakeTensor) for leaf in leaves)
+        if not fake and _is_a_skeleton(leaves, kwargs):
+            return func(*args, **kwargs)
         if not fake and (func is _SCALAR_OF or _decided_by_values(func)):
             return self._noted(func(*args, **kwargs))
         if func is _SCALAR_OF:
             return _made_up(args[0])
+        if func is _EQUAL:
+            return True  # asked of tied weights, which are one
         if func in _INDEXING:
             leaves, spec = self._without_masks(args, kwargs)
         recipe = self._recipe(func, leaves, spec)
+        if func in self.workspaces:
+            self.ledger.go(self.ledger.come(self.workspaces[func](leaves), "temporaries"))
         if self.work is not None and recipe.cost is not None:
             cost = recipe.cost
             self.work.add(cost.kind, cost.dtype, cost.flops, cost.moved_bytes)
@@ -223,7 +255,7 @@ class Follow(TorchDispatchMode):
     # -- recipes ------------------------------------------------------------------------------
 
     def _recipe(self, func: Any, leaves: list[Any], spec: Any) -> _Recipe:
-        key: Any = (func, spec, tuple([_key(leaf) for leaf in leaves]))
+        key: Any = (func, spec, torch.get_default_dtype(), tuple([_key(leaf) for leaf in leaves]))
         try:
             known = _RECIPES.get(key)
         except TypeError:  # an argument that cannot be compared is worked out every time
@@ -254,6 +286,15 @@ class Follow(TorchDispatchMode):
 
 
 _CPU = torch.device("cpu")
+_META = torch.device("meta")
+
+
+def _is_a_skeleton(leaves: list[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a call makes or looks at tensors on ``meta``, as loaders do before they load."""
+    asked = kwargs.get("device")
+    if asked is not None:
+        return bool(asked == _META)
+    return any(isinstance(leaf, torch.Tensor) and leaf.device == _META for leaf in leaves)
 
 
 def _decided_by_values(func: Any) -> bool:

@@ -17,12 +17,14 @@ class Followed:
     Args:
         heights: the most live bytes of every segment, loading and the optimizer update included.
         held_bytes: live bytes between two updates.
+        offloaded_bytes: most bytes in host memory during the micro-step.
         micro_step: work of the micro-step.
         optimizer_step: work of the update.
     """
 
     heights: tuple[Height, ...]
     held_bytes: float
+    offloaded_bytes: float
     micro_step: tuple[Work, ...]
     optimizer_step: tuple[Work, ...]
 
@@ -41,6 +43,7 @@ def step_of(followed: Followed, notes: tuple[str, ...] = ()) -> TracedStep:
         phase=highest.segment.phase,
         split={name: int(size) for name, size in zip(COMPONENTS, sizes, strict=True)},
         held_bytes=round(followed.held_bytes),
+        offloaded_bytes=round(followed.offloaded_bytes),
         micro_step=followed.micro_step,
         optimizer_step=followed.optimizer_step,
         notes=notes,

@@ -70,6 +70,7 @@ class Ledger:
         self._sizes: list[int] = []
         self._component: list[Component | None] = []
         self._live: set[int] = set()
+        self._on_host: set[int] = set()
         #: block numbers as they come, and ``~number`` as they go
         self._events: list[int] = []
         self._marks: list[tuple[int, Segment]] = [(0, Segment("load"))]
@@ -101,6 +102,10 @@ class Ledger:
         self._live.add(block)
         return block
 
+    def to_host(self, block: int) -> None:
+        """Say that a block lies in host memory, from its first moment on."""
+        self._on_host.add(block)
+
     def go(self, block: int) -> None:
         """Note that a block was released."""
         self._live.discard(block)
@@ -127,7 +132,9 @@ class Ledger:
             rounded: bytes the allocator takes for a request.
         """
         known = [_INDEX[c or "temporaries"] for c in self._component]
-        sizes = [rounded(size) for size in self._sizes]
+        sizes = [
+            0 if block in self._on_host else rounded(size) for block, size in enumerate(self._sizes)
+        ]
         found: list[Height] = []
         split = [0] * len(COMPONENTS)
         ends = [at for at, _ in self._marks[1:]] + [len(self._events)]
@@ -148,4 +155,21 @@ class Ledger:
 
     def held_bytes(self, rounded: Callable[[int], int]) -> int:
         """Return the bytes of all blocks that are live now; argument as for `heights`."""
-        return sum(rounded(self._sizes[block]) for block in self._live)
+        return sum(rounded(self._sizes[block]) for block in self._live - self._on_host)
+
+    def host_heights(self) -> dict[int, int]:
+        """Return the most bytes in host memory during each micro-batch, by its number."""
+        found: dict[int, int] = {}
+        live = 0
+        ends = [at for at, _ in self._marks[1:]] + [len(self._events)]
+        start = 0
+        for (_, segment), end in zip(self._marks, ends, strict=True):
+            best = live
+            for event in self._events[start:end]:
+                block = event if event >= 0 else ~event
+                if block in self._on_host:
+                    live += self._sizes[block] if event >= 0 else -self._sizes[block]
+                    best = max(best, live)
+            found[segment.batch] = max(best, found.get(segment.batch, 0))
+            start = end
+        return found

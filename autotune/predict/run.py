@@ -21,14 +21,17 @@ import torch
 from transformers import PrinterCallback, TrainerCallback
 
 from autotune.core.job import Trainer
+from autotune.predict.attention import FLASH
 from autotune.predict.batch import columns
 from autotune.predict.depth import layers_of
 from autotune.predict.follow import Follow, modules_move_in_place
 from autotune.predict.followed import Followed
 from autotune.predict.ledger import Ledger, Segment
 from autotune.predict.operations import WorkSums
+from autotune.predict.quantised import quantised_weights
 from autotune.predict.request import Documents, Judged, Pair, Row, TraceRequest
 from autotune.predict.stand_in import tokenizer
+from autotune.predict.target_rules import applied, is_flash, rules_for
 from autotune.training.arguments import isolated
 from autotune.training.prepared import in_order, trainer_class
 from autotune.training.trainer import build_trainer
@@ -54,7 +57,12 @@ def follow_batches(
     """
     with tempfile.TemporaryDirectory(prefix="autotune-trace-") as folder, _quiet():
         run = _Run(request, len(batches))
-        with modules_move_in_place():
+        with (
+            modules_move_in_place(),
+            quantised_weights(),
+            _weights_without_values(),
+            applied(rules_for(request.target, request.options), run.follow),
+        ):
             trainer = run.build(model_dir, Path(folder))
             run.train(trainer, batches)
         return run.followed()
@@ -82,9 +90,13 @@ class _Run:
         options |= {"use_cpu": True, "dataset_kwargs": {"skip_prepare_dataset": True}}
         if request.trainer is not Trainer.SFT:
             del options["dataset_kwargs"]
+        flash = is_flash(options)
+        if flash:
+            # built with what every machine has; the kernels are put in its place below
+            options["attn_implementation"] = "sdpa"
         first = columns([_FIRST_ROW[request.trainer]], packed=False)
         with self.follow:
-            return build_trainer(
+            trainer = build_trainer(
                 request.trainer,
                 options=options,
                 model_dir=model_dir,
@@ -94,6 +106,11 @@ class _Run:
                 cls=_followed_class(trainer_class(request.trainer), self),
                 tokenizer=tokenizer(),
             )
+        if flash:
+            for model in (trainer.model, getattr(trainer, "ref_model", None)):
+                if model is not None:
+                    model.config._attn_implementation = FLASH
+        return trainer
 
     def train(self, trainer: Any, batches: Sequence[Sequence[Row]]) -> None:
         """Run the trainer's loop over the batches."""
@@ -210,6 +227,7 @@ class _Run:
     def followed(self) -> list[Followed]:
         """Return what was seen, batch by batch."""
         heights = self.ledger.heights(_as_asked if self.request.target == "cpu" else _by_512)
+        hosted = self.ledger.host_heights()
         shared = [h for h in heights if h.segment.phase in ("load", "optimizer_step")]
         return [
             Followed(
@@ -222,6 +240,7 @@ class _Run:
                     ),
                 ),
                 held_bytes=self.held,
+                offloaded_bytes=hosted.get(at, 0),
                 micro_step=self.micro[at].work(),
                 optimizer_step=self.optimizer.work(),
             )
@@ -295,6 +314,22 @@ def _by_512(size_bytes: int) -> int:
 
 
 @contextlib.contextmanager
+def _weights_without_values() -> Iterator[None]:
+    """Let TRL fingerprint a reference that has no values (``precompute_ref_log_probs``)."""
+    from trl.trainer import dpo_trainer, kto_trainer
+
+    modules = (dpo_trainer, kto_trainer)
+    originals = [module.hash_module for module in modules]
+    for module in modules:
+        module.hash_module = lambda _: "traced"
+    try:
+        yield
+    finally:
+        for module, original in zip(modules, originals, strict=True):
+            module.hash_module = original
+
+
+@contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the libraries' remarks about a run nobody waits for to themselves."""
     import datasets
@@ -303,11 +338,13 @@ def _quiet() -> Iterator[None]:
     level, bars = logging.get_verbosity(), datasets.utils.is_progress_bar_enabled()
     logging.set_verbosity_error()
     datasets.disable_progress_bars()
+    logging.disable_progress_bar()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logging.set_verbosity(level)
+        logging.enable_progress_bar()
         if bars:
             datasets.enable_progress_bars()

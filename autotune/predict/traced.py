@@ -18,6 +18,7 @@ from autotune.predict.extend import by_place, extended
 from autotune.predict.followed import Followed, step_of
 from autotune.predict.request import Row, TraceRequest
 from autotune.predict.run import follow_batches
+from autotune.predict.target_rules import rules_for
 
 #: Farthest an extended peak may be from the same depth traced whole (DESIGN.md 6).
 TOLERANCE = 0.005
@@ -72,6 +73,7 @@ def _follow(
     request: TraceRequest, batches: list[tuple[Row, ...]], whole: bool
 ) -> tuple[list[Followed], tuple[str, ...]]:
     """Follow batches at two small depths and extend them, or at the model's own depth."""
+    rules = tuple(rule.says for rule in rules_for(request.target, request.options))
     config = Path(request.model_dir) / "config.json"
     text = config.read_text(encoding="utf-8")
     depth = depth_of(text)
@@ -82,8 +84,8 @@ def _follow(
                 f"{depth.layers} layers were extended from {depth.shallow[0]} and "
                 f"{depth.shallow[1]}."
             )
-            return found, (note,)
-    return follow_batches(request, config.parent, batches), ()
+            return found, (*rules, note)
+    return follow_batches(request, config.parent, batches), rules
 
 
 def _extended(
