@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotune.core.environment import Device
 from autotune.core.rates import ANY, Curve, Rates
@@ -93,6 +94,20 @@ class _Clock:
             torch.cuda.synchronize()
 
 
+class _Counter(TorchDispatchMode):
+    """Count operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.operations += 1
+        return func(*args, **(kwargs or {}))
+
+
 def _launch_seconds(clock: _Clock, label: str) -> float:
     """Return what one small operation costs in a queue of them."""
     import torch
@@ -107,19 +122,30 @@ def _launch_seconds(clock: _Clock, label: str) -> float:
 
 
 def _dispatch_seconds(clock: _Clock, label: str) -> float:
-    """Return what the host spends on one small operation with autograd, forward and backward."""
+    """Return what the host spends on one operation of a module, forward and backward.
+
+    A tiny block under autocast, as a model's layers run: Python, autograd and casts included.
+    """
     import torch
 
-    x = torch.ones(8, device=label, requires_grad=True)
+    kind = label.partition(":")[0]
+    block = torch.nn.Sequential(
+        *[
+            layer
+            for _ in range(8)
+            for layer in (torch.nn.LayerNorm(8), torch.nn.Linear(8, 8), torch.nn.SiLU())
+        ]
+    ).to(label)
+    x = torch.ones(1, 8, device=label)
 
-    def chain() -> None:
-        with torch.enable_grad():
-            y = x
-            for _ in range(_CHAIN):
-                y = y * 1.0
-            y.sum().backward()  # type: ignore[no-untyped-call]
+    def both() -> None:
+        with torch.enable_grad(), torch.autocast(kind, torch.bfloat16):
+            block(x).sum().backward()
 
-    return clock.seconds(chain) / (2 * _CHAIN)
+    counter = _Counter()
+    with counter:
+        both()
+    return clock.seconds(both) / counter.operations
 
 
 def _matmul(clock: _Clock, device: Device, dtype: str, launch: float) -> Curve:
