@@ -105,6 +105,8 @@ class Follow(TorchDispatchMode):
         self.work: WorkSums | None = None
         #: bytes a kernel holds for itself while it runs, by operator
         self.workspaces: dict[Any, Callable[[Sequence[Any]], int]] = {}
+        #: kernels written in torch operations, by operator: what they do inside is followed too
+        self.inside: dict[Any, Callable[..., Any]] = {}
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._watched: dict[int, _Watched] = {}
         self._unwatch = self._gone
@@ -169,6 +171,9 @@ class Follow(TorchDispatchMode):
         kwargs = kwargs or {}
         if func is _DEVICE_OF:
             return args[0].fake_device if isinstance(args[0], FakeTensor) else args[0].device
+        if func in self.inside:
+            with self:
+                return self.inside[func](*args, **kwargs)
         if func.namespace in _DIRECT_NAMESPACES:
             return func(*args, **kwargs)
         leaves, spec = tree_flatten((args, kwargs))

@@ -7,7 +7,7 @@ parameters, which wrap a real tensor, get a fake kin. Nothing happens where it i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,6 +27,26 @@ def quantised_weights() -> Iterator[None]:
         for kind in (bnb.nn.Params4bit, bnb.nn.Int8Params):
             stack.enter_context(_with_fake_kin(kind))
         yield
+
+
+def cpu_kernels() -> dict[Any, Callable[..., Any]]:
+    """Return the optimizer kernels that are written in torch operations on the CPU, by operator.
+
+    They dequantise whole states, which the CUDA kernels do not (bitsandbytes/backends/cpu/ops.py).
+    """
+    if find_spec("bitsandbytes") is None:
+        return {}
+    from bitsandbytes.backends.cpu import ops
+
+    names = {
+        "optimizer_update_8bit_blockwise": "_optimizer_update_8bit_blockwise_cpu",
+        "optimizer_update_32bit": "_optimizer_update_32bit_cpu",
+    }
+    return {
+        getattr(torch.ops.bitsandbytes, operator).default: vars(ops)[kernel]
+        for operator, kernel in names.items()
+        if kernel in vars(ops)
+    }
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from autotune.predict.follow import Follow, modules_move_in_place
 from autotune.predict.followed import Followed
 from autotune.predict.ledger import Ledger, Segment
 from autotune.predict.operations import WorkSums
-from autotune.predict.quantised import quantised_weights
+from autotune.predict.quantised import cpu_kernels, quantised_weights
 from autotune.predict.request import Documents, Judged, Pair, Row, TraceRequest
 from autotune.predict.stand_in import tokenizer
 from autotune.predict.target_rules import applied, is_flash, rules_for
@@ -57,6 +57,8 @@ def follow_batches(
     """
     with tempfile.TemporaryDirectory(prefix="autotune-trace-") as folder, _quiet():
         run = _Run(request, len(batches))
+        if request.target == "cpu":
+            run.follow.inside = cpu_kernels()
         with (
             modules_move_in_place(),
             quantised_weights(),
@@ -80,6 +82,7 @@ class _Run:
         self.batch = -1
         self.forwards = 0
         self.held = 0
+        self.remarks: list[str] = []
 
     def build(self, model_dir: Path, folder: Path) -> Any:
         """Build the trainer on fake tensors."""
@@ -133,8 +136,10 @@ class _Run:
     def _own_weights(self, trainer: Any) -> None:
         for tensor in (*trainer.model.parameters(), *trainer.model.buffers()):
             self.follow.own(tensor, "weights")
+        self.remarks.append(f"Weights are held as {_dtypes(trainer.model)}.")
         reference = getattr(trainer, "ref_model", None)
         if reference is not None:
+            self.remarks.append(f"The reference is held as {_dtypes(reference)}.")
             for tensor in (*reference.parameters(), *reference.buffers()):
                 self.follow.own(tensor, "reference")
 
@@ -243,6 +248,7 @@ class _Run:
                 offloaded_bytes=hosted.get(at, 0),
                 micro_step=self.micro[at].work(),
                 optimizer_step=self.optimizer.work(),
+                remarks=tuple(self.remarks),
             )
             for at in range(len(self.micro))
         ]
@@ -301,6 +307,16 @@ def _collated(trainer: Any, request: TraceRequest, rows: Sequence[Row], packed: 
         trainer.args.per_device_train_batch_size = len(rows)
         found = in_order(request.trainer, trainer, datasets.Dataset.from_list(found)).to_list()
     return trainer.data_collator(found)
+
+
+def _dtypes(model: Any) -> str:
+    """Return the dtypes of a model's weights, most elements first."""
+    sizes: dict[str, int] = {}
+    for parameter in model.parameters():
+        packed = str(getattr(parameter, "quant_type", "")) or str(parameter.dtype)
+        name = packed.removeprefix("torch.")
+        sizes[name] = sizes.get(name, 0) + parameter.numel()
+    return " and ".join(sorted(sizes, key=lambda name: -sizes[name]))
 
 
 def _as_asked(size_bytes: int) -> int:

@@ -90,11 +90,6 @@ class Case:
     options: dict[str, Any]
     rows: tuple[Row, ...]
 
-    @property
-    def accumulates(self) -> bool:
-        """Whether an update has more than one micro-step."""
-        return int(self.options["gradient_accumulation_steps"]) > 1
-
 
 @dataclass(frozen=True)
 class Stratum:
