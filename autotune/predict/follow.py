@@ -90,7 +90,7 @@ class _Watched(weakref.ref):  # type: ignore[type-arg]
     key: int
 
 
-class Follow(TorchDispatchMode):
+class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Make torch operations compute shapes, and write what they hold and do into a ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -99,7 +99,7 @@ class Follow(TorchDispatchMode):
         Args:
             ledger: where storages are noted.
         """
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.ledger = ledger
         #: where the work of operations is added; None counts none
         self.work: WorkSums | None = None
@@ -347,7 +347,7 @@ def _output_of(value: Any, faked: list[Any], storages: dict[int, int]) -> Any:
     for at, argument in enumerate(faked):
         if value is argument:
             return _Output(at, True, None, value.dtype)
-    geometry = (tuple(value.shape), value.stride(), value.storage_offset())
+    geometry = (tuple(value.shape), value.stride(), int(value.storage_offset()))
     return _Output(storages.get(value.untyped_storage()._cdata), False, geometry, value.dtype)
 
 

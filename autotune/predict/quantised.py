@@ -61,7 +61,7 @@ def _with_fake_kin(kind: Any) -> Iterator[None]:
         pattern = original(kind, torch.empty(0, device="meta"), requires_grad, **settings)
         elem = torch.empty(0, dtype=data.dtype, device="meta")
         elem.set_(data.untyped_storage(), data.storage_offset(), data.shape, data.stride())
-        made = FakeTensor.__new__(kin, data.fake_mode, elem, data.fake_device)
+        made: Any = FakeTensor.__new__(kin, data.fake_mode, elem, data.fake_device)
         made.__dict__.update(pattern.__dict__)
         return made
 

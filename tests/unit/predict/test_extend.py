@@ -31,7 +31,9 @@ def seen(layers: int, period: int = 1) -> Followed:
         back = Segment("backward", layer, 0, 1)
         kept = KEPT * (layer + 1)
         heights.append(height(back, weights=weights, gradients=gradients, activations=kept))
-    work = (Work(kind="matmul", dtype="bfloat16", flops=9 * layers, moved_bytes=5, launches=layers),)
+    work = (
+        Work(kind="matmul", dtype="bfloat16", flops=9 * layers, moved_bytes=5, launches=layers),
+    )
     return by_place(Followed(tuple(heights), weights, 3 * layers, work, work), layers, period)
 
 
