@@ -29,6 +29,7 @@ _REAL_ELEMENTS = 1 << 22
 
 _DEVICE_OF = torch.ops.prim.device.default
 _SCALAR_OF = torch.ops.aten._local_scalar_dense.default
+_GROUPED = torch.ops.aten._grouped_mm.default
 _EQUAL = torch.ops.aten.equal.default
 _DIRECT_NAMESPACES = ("profiler",)
 #: operators that take boolean masks among their indices
@@ -267,9 +268,12 @@ class Follow(TorchDispatchMode):
     def _worked_out(self, func: Any, leaves: list[Any], spec: Any) -> _Recipe:
         """Ask torch what a call returns, on stand-ins of its tensors."""
         faked = [self._faked(x) if isinstance(x, torch.Tensor) else x for x in leaves]
-        args, kwargs = tree_unflatten(faked, spec)
+        asked = _for_meta(func, faked)
+        args, kwargs = tree_unflatten(asked, spec)
         with self._fake:
             out = func(*args, **kwargs)
+        if asked is not faked:
+            out = out.to(faked[0].dtype)
         flat, out_spec = ([out], None) if not isinstance(out, tuple | list) else tree_flatten(out)
         storages = {
             x.untyped_storage()._cdata: at
@@ -302,6 +306,20 @@ def _decided_by_values(func: Any) -> bool:
     return (
         torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
     )
+
+
+def _for_meta(func: Any, leaves: list[Any]) -> list[Any]:
+    """Return arguments torch's own shape function takes.
+
+    That of grouped products wants bf16, while the CPU's kernel takes fp32 too (torch 2.13,
+    ``_meta_grouped_mm_common``).
+    """
+    if func is not _GROUPED or leaves[0].dtype is torch.bfloat16:
+        return leaves
+    return [
+        x.to(torch.bfloat16) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+        for x in leaves
+    ]
 
 
 def _made_up(tensor: torch.Tensor) -> bool | float | int:

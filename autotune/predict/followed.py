@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.core.traced_step import TracedStep, Work
+from autotune.core.traced_step import StepPhase, TracedStep, Work
 from autotune.predict.ledger import COMPONENTS, Height
 
 
@@ -38,9 +38,14 @@ def step_of(followed: Followed, notes: tuple[str, ...] = ()) -> TracedStep:
     """
     highest = max(followed.heights, key=lambda height: height.total_bytes)
     sizes = np.rint(highest.split).astype(int)
+    phases: dict[StepPhase, int] = {}
+    for height in followed.heights:
+        phase = height.segment.phase
+        phases[phase] = max(phases.get(phase, 0), round(height.total_bytes))
     return TracedStep(
         peak_bytes=int(sizes.sum()),
         phase=highest.segment.phase,
+        phase_bytes=phases,
         split={name: int(size) for name, size in zip(COMPONENTS, sizes, strict=True)},
         held_bytes=round(followed.held_bytes),
         offloaded_bytes=round(followed.offloaded_bytes),

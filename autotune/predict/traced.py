@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotune.core.errors import BadInput
 from autotune.core.traced_step import TracedStep
 from autotune.predict.depth import Depth, depth_of, shallow_copy
 from autotune.predict.extend import by_place, extended
 from autotune.predict.followed import Followed, step_of
+from autotune.predict.refusals import refuse
 from autotune.predict.request import Row, TraceRequest
 from autotune.predict.run import follow_batches
 from autotune.predict.target_rules import rules_for
@@ -34,7 +34,7 @@ def trace(request: TraceRequest, *, whole: bool = False) -> TracedStep:
         whole: run the model at its full depth.
 
     Raises:
-        BadInput: the candidate is refused, or it cannot be traced.
+        Untraceable: something of it cannot be traced.
     """
     return next(iter(trace_all([request], whole=whole)))
 
@@ -47,7 +47,7 @@ def trace_all(requests: Sequence[TraceRequest], *, whole: bool = False) -> list[
         whole: run models at their full depth.
 
     Raises:
-        BadInput: a candidate is refused, or cannot be traced.
+        Untraceable: something of a candidate cannot be traced.
     """
     groups: dict[str, list[TraceRequest]] = {}
     keyed = [(run_key(request), request) for request in requests]
@@ -76,6 +76,7 @@ def _follow(
     rules = tuple(rule.says for rule in rules_for(request.target, request.options))
     config = Path(request.model_dir) / "config.json"
     text = config.read_text(encoding="utf-8")
+    refuse(request, text)
     depth = depth_of(text)
     if depth.shallow is not None and not whole:
         found = _extended(request, batches, text, depth)
