@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Measuring processes share few cores with the test suite here: waiting threads must not spin.
 TEST_ENV := OMP_WAIT_POLICY=passive AUTOTUNE_CACHE=$(CURDIR)/.make/cache HF_HUB_OFFLINE=1
 
-.PHONY: setup demo test check bench-probe bench-repeat bench-search bench-dataset bench-real test-oldest bench-predict gpu-check clean
+.PHONY: setup demo test check bench-probe bench-repeat bench-search bench-dataset bench-real test-oldest bench-predict bench-devices gpu-check clean
 
 setup: $(READY)
 
@@ -36,6 +36,10 @@ bench-repeat: $(READY)
 
 bench-search: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_landscape.py tests/bench/bench_search.py --timeout=3600
+
+# Predicted times: 90 candidates of the demo on this CPU, and published measurements of GPUs.
+bench-devices: $(READY)
+	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_predict_time.py --timeout=3600
 
 # The oldest versions pyproject.toml admits, in an environment of their own; needs a package index.
 # torch stays as in constraints.txt: OLDEST_TORCH=2.x tries another.

@@ -27,7 +27,7 @@ from autotune.emit.values import typed
 from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.translate import STEP_COUNTED
 from autotune.knobs.variables import merge_env
-from autotune.knobs.versions import RENAMED
+from autotune.knobs.versions import RENAMED, spelled
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def settings_of(result: Result) -> Settings:
         for k, v in trial.options.items()
         if k not in (*fields.SIDE_EFFECTS, *fields.MACHINE_FACTS, *fields.LOCATION_FIELDS)
     }
-    tuned = _spelt_alike(tuned, asked)
+    tuned = _spelt_alike(tuned, asked, result.environment.versions)
     options = {**asked, **{k: value for k, (value, _) in repaired.items()}, **tuned}
     implicit = _implicit(result, trial, classes, options)
     options |= implicit
@@ -145,15 +145,18 @@ def _asked(result: Result, own: dict[str, Any]) -> dict[str, Any]:
     return asked
 
 
-def _spelt_alike(tuned: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """Give options of two names the one the user's file uses; of two, the newer would win."""
+def _spelt_alike(
+    tuned: dict[str, Any], asked: dict[str, Any], versions: dict[str, str]
+) -> dict[str, Any]:
+    """Give options of two names the one the user's file uses (of two, the newer would win), else
+    the one the installed versions do not warn of."""
     older = dict(RENAMED)
     newer = {old: new for new, old in RENAMED.items()}
     if any(name in asked for name in older):
         return {newer.get(k, k): v for k, v in tuned.items()}
     if any(name in asked for name in newer):
         return {older.get(k, k): v for k, v in tuned.items()}
-    return tuned
+    return spelled(tuned, versions)
 
 
 def _repairs(asked: dict[str, Any], trial: TrialRecord) -> dict[str, tuple[Any, str]]:
@@ -174,7 +177,7 @@ def _implicit(
     classes: fields.TrainerClasses,
     options: dict[str, Any],
 ) -> dict[str, Any]:
-    """Length and precision, where neither the user nor the tuner wrote them."""
+    """Length, precision and checkpointing, where neither the user nor the tuner wrote them."""
     measured = trial.report.measurement.effective if trial.report.measurement else {}
     found: dict[str, Any] = {}
     if "max_length" not in options:
@@ -183,6 +186,10 @@ def _implicit(
         # TRL: bf16 unless fp16 is set. What a CPU computed in is no advice for a GPU.
         measured_bf16 = result.device.kind == "cpu" or measured.get("bf16", True)
         found["bf16"] = bool(measured_bf16) and not typed(options.get("fp16"))
+    if not options.keys() & {*RENAMED, *RENAMED.values()}:
+        # TRL sets it by the name that newer versions warn of.
+        named = spelled({"gradient_checkpointing": True}, result.environment.versions)
+        found |= {k: v for k, v in named.items() if k in RENAMED}
     return found
 
 

@@ -71,6 +71,6 @@ def option(name: str, default: Value = None) -> Read:
         value = facts.option(name)
         # transformers turns some options into enumerations
         value = getattr(value, "value", value)
-        return default if value is None else value  # type: ignore[no-any-return]
+        return default if value is None else value
 
     return read

@@ -1,4 +1,4 @@
-"""The texts by which libraries say what went wrong; data only, judged in classify.py."""
+"""The texts by which libraries say what went wrong; data only, judged in judge_failure.py."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ DEVICE_OOM = re.compile(
     r"|KV cache is needed, which is larger than the available",
     re.IGNORECASE | re.DOTALL,
 )
+#: What torch's allocator of the device alone says, whatever function asked it.
+DEVICE_ALLOCATOR = re.compile(r"OutOfMemoryError|Tried to allocate", re.IGNORECASE)
 #: Host memory that is locked for copies; CUDA reports its lack in the words of the device.
 PINNED = re.compile(r"pin_memory|pin memory|pinned|cudaHost(Alloc|Register)|on host:", re.I)
 #: Texts of a host allocator that is out of memory, pinned and shared memory included.

@@ -7,6 +7,7 @@ import signal
 from autotune.core.outcome import Ending, Outcome
 from autotune.core.units import show_bytes
 from autotune.probe.error_texts import (
+    DEVICE_ALLOCATOR,
     DEVICE_OOM,
     DISK_FULL,
     HOST_OOM,
@@ -25,6 +26,8 @@ from autotune.probe.observed import Observed
 from autotune.probe.protocol import Failure
 
 HOST_FULL = "host memory ran out"
+#: Lines of a traceback that show which function asked for memory.
+_LAST_FRAMES = 8
 
 
 def judge_failure(seen: Observed, failure: Failure) -> tuple[Ending, int | None]:
@@ -65,7 +68,8 @@ def memory_of(text: str, device: str, traceback: str = "") -> Outcome | None:
     """
     text = ON_CHIP.sub("", text)
     if DEVICE_OOM.search(text):
-        pinned = PINNED.search(text) or PINNED.search("\n".join(traceback.splitlines()[-8:]))
+        where = "\n".join([text, *traceback.splitlines()[-_LAST_FRAMES:]])
+        pinned = PINNED.search(where) and not DEVICE_ALLOCATOR.search(text)
         return Outcome.OOM_HOST if pinned else Outcome.OOM_DEVICE
     if HOST_OOM.search(text):
         return Outcome.OOM_HOST

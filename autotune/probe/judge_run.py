@@ -39,6 +39,11 @@ def judge_run(measurement: Measurement, seen: Observed) -> tuple[Ending, int | N
     if total_bytes is not None and peak is not None and peak > total_bytes:
         reason = f"its peak of {show_bytes(peak)} is above the device's {show_bytes(total_bytes)}"
         return Ending(outcome=Outcome.SPILLED, phase=Phase.STEADY, reason=reason), peak
+    cap = None if seen.device == "cpu" else seen.cap_bytes
+    if cap is not None and peak is not None and peak > cap:
+        # The cap holds torch's allocator; what kernels and libraries take beside it shows here.
+        reason = f"it needs {show_bytes(peak)}, more than the cap of {show_bytes(cap)}"
+        return Ending(outcome=Outcome.OOM_DEVICE, phase=Phase.STEADY, reason=reason), peak
     free_bytes = seen.device_free_bytes
     if free_bytes is not None and peak is not None and peak > free_bytes:
         reason = (
@@ -46,11 +51,6 @@ def judge_run(measurement: Measurement, seen: Observed) -> tuple[Ending, int | N
             "on the device when it started"
         )
         return Ending(outcome=Outcome.SPILLED, phase=Phase.STEADY, reason=reason), peak
-    cap = None if seen.device == "cpu" else seen.cap_bytes
-    if cap is not None and peak is not None and peak > cap:
-        # The cap holds torch's allocator; what kernels and libraries take beside it shows here.
-        reason = f"it needs {show_bytes(peak)}, more than the cap of {show_bytes(cap)}"
-        return Ending(outcome=Outcome.OOM_DEVICE, phase=Phase.STEADY, reason=reason), peak
     if any(step.loss is None for step in steps) or None in measurement.grad_norms:
         return Ending(
             outcome=Outcome.NON_FINITE,

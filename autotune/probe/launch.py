@@ -18,6 +18,7 @@ from typing import IO, Protocol
 
 from autotune.core.errors import ToolFailure
 from autotune.knobs.isolation import CHILD_ENV, LAUNCHER_ENV
+from autotune.knobs.variables import merge_env
 from autotune.probe.protocol import LOG_FILE
 
 #: The module every measuring process runs.
@@ -98,7 +99,7 @@ class ColdLauncher:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=child_environment({**self._own, **(env or {})}),
+                env=child_environment(merge_env({**os.environ, **self._own}, env or {})),
                 pass_fds=(self._lifeline.read_fd,),
                 start_new_session=True,
             )

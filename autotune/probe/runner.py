@@ -17,6 +17,7 @@ from typing import Protocol, Self
 
 import psutil
 
+from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Phase
@@ -204,8 +205,17 @@ class Runner:
         done = self.run(Request(spec=spec), name="prepare", deadline_s=deadline_s, tick=tick)
         reply = self._answer(done)
         assert reply.prepared is not None
-        self._baseline = Baseline(reply.prepared.device, self._driver)
+        self.watch(reply.prepared.device)
         return reply.prepared
+
+    def watch(self, device: Device, wait: Callable[[float], None] = time.sleep) -> None:
+        """Have every probe from now on start on a device as free as it is now.
+
+        Args:
+            device: as it was found before the search.
+            wait: lets time pass while memory has not come back.
+        """
+        self._baseline = Baseline(device, self._driver, wait)
 
     def inspect(self, spec: InspectSpec, *, deadline_s: float) -> Reply:
         """Describe the machine from inside a measuring process.

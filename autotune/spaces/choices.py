@@ -23,20 +23,27 @@ _SHORTEST_PACKED = 128
 
 @dataclass
 class Dropped:
-    """Collect choices that are not tried, by reason."""
+    """Collect choices that are not tried: by reason, and by the word that would allow them."""
 
     by_reason: dict[str, list[tuple[str, Value]]] = field(default_factory=dict)
+    by_word: dict[str, list[tuple[str, Value]]] = field(default_factory=dict)
 
-    def add(self, name: str, choice: Value, reason: str) -> None:
-        """Note one choice of one knob."""
-        self.by_reason.setdefault(reason, []).append((name, choice))
-
-    def lines(self) -> tuple[Skipped, ...]:
+    def lines(self) -> list[Skipped]:
         """Return a line per reason, with every choice it concerns."""
-        return tuple(
+        by_word = {f"only with --allow {word}": c for word, c in self.by_word.items()}
+        return [
             Skipped(what=_named(choices), reason=f"{_named(choices)}: {reason}", count=len(choices))
-            for reason, choices in self.by_reason.items()
-        )
+            for reason, choices in {**self.by_reason, **by_word}.items()
+        ]
+
+    def notices(self) -> list[str]:
+        """Return one sentence per reason of the machine's, and one for all that may be allowed."""
+        found = [f"Not tried: {_named(c)}: {reason}." for reason, c in self.by_reason.items()]
+        if self.by_word:
+            choices = [choice for concerned in self.by_word.values() for choice in concerned]
+            words = ",".join(self.by_word)
+            found.append(f"Not tried without --allow {words}: {_named(choices)}.")
+        return found
 
 
 def searched_choices(
@@ -86,11 +93,13 @@ def possible(name: str, value: Value, facts: Facts) -> Value:
 def _is_offered(name: str, choice: Value, facts: Facts, dropped: Dropped) -> bool:
     reason = why_not(knob(name), choice, facts)
     word = word_for(name, choice, facts)
-    if not reason and word and word not in facts.job.allow:
-        reason = f"only with --allow {word}"
     if reason:
-        dropped.add(name, choice, reason)
-    return not reason
+        dropped.by_reason.setdefault(reason, []).append((name, choice))
+        return False
+    if word and word not in facts.job.allow:
+        dropped.by_word.setdefault(word, []).append((name, choice))
+        return False
+    return True
 
 
 def _listed(

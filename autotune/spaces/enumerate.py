@@ -75,14 +75,14 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
             seen[candidate.key] = candidate
         else:
             against.setdefault(verdict.rule, Counter())[verdict.reason] += 1
-    lines = dropped.lines()
-    skipped = sorted([*_skipped(against), *lines, *left_out], key=lambda line: -line.count)
+    lines = [*_skipped(against), *dropped.lines(), *left_out]
+    skipped = sorted(lines, key=lambda line: -line.count)
     return Enumerated(
         choices,
         tuple(seen.values()),
         tuple(skipped),
         merged,
-        tuple(f"Not tried: {line.reason}." for line in (*lines, *left_out)),
+        (*dropped.notices(), *(f"Not all is tried: {line.reason}." for line in left_out)),
     )
 
 

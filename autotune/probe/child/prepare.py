@@ -168,10 +168,11 @@ def _resolve_options(
         if device.bf16:
             options["bf16"] = True
         else:
-            options.update({"bf16": False, "fp16": device.kind == "cuda"})
+            half = device.kind == "cuda"
+            options.update({"bf16": False, "fp16": half})
             notices.append(
                 f"{device.name} (compute capability {device.capability}) has no bf16: "
-                f"fp16 is used and written into the config."
+                f"{'fp16' if half else 'float32'} is used and written into the config."
             )
     parsed = parse_options(job.trainer, {**options, **machine})
     for name in machine:
@@ -234,6 +235,7 @@ def _model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Mode
 
     Raises:
         BadInput: the model is missing, or is not one that can be built.
+        NotBuiltYet: it reads more than text.
     """
     from transformers import AutoConfig, AutoTokenizer
 
@@ -266,6 +268,13 @@ def _model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Mode
             f"the model {job.model!r} cannot be read: {first}{where}",
             "Give a folder with config.json and a tokenizer, or a hub id that can be reached.",
         ) from error
+    text = config.get_text_config()
+    if text is not config:
+        raise NotBuiltYet(
+            f"the model {job.model!r} ({config.model_type}) reads more than text; models of images "
+            "or sound are not measured by this version.",
+            "Its language model alone can be tuned, from a folder of its own.",
+        )
     has_weights = looks_local and any(
         next(local.glob(p), None) is not None for p in ("*.safetensors", "pytorch_model*.bin")
     )
@@ -273,7 +282,6 @@ def _model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Mode
     if not looks_local:
         config.save_pretrained(model_dir)
         tokenizer.save_pretrained(model_dir)
-    text = config.get_text_config()
     facts = text.to_dict()
     return (
         ModelFacts(

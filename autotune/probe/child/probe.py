@@ -226,7 +226,7 @@ class Probe:
                 accumulation,
             )
             stages.append(Stage("warmup", tuple(timed[:accumulation])))
-            stages.append(Stage("timed", tuple(timed), meter.reset, self._note_state))
+            stages.append(Stage("timed", tuple(timed), self._forget_state, self._note_state))
         return _laid_out(spec.trainer, trainer, stages, accumulation, sync)
 
     def _long_schedule(
@@ -251,6 +251,7 @@ class Probe:
         def enter() -> None:
             if not on_cpu:
                 meter.reset()
+            self._forget_state()
             series.start()
 
         def leave() -> None:
@@ -280,6 +281,10 @@ class Probe:
         self._peaks = self.meter.read()
         if self.spec.device == "cpu":
             cap.lift()
+
+    def _forget_state(self) -> None:
+        assert self.meter is not None
+        self.meter.state()
 
     def _note_state(self) -> None:
         assert self.meter is not None

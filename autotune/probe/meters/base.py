@@ -18,7 +18,7 @@ class Meter(Protocol):
         """Return the peaks since the last reset, above what was held at the start."""
 
     def state(self) -> DeviceState | None:
-        """Return what the device did since the last reset; None where it has no clocks to ask."""
+        """Return what the device did since this was last asked; None where it has no clocks."""
 
 
 class Cap(Protocol):

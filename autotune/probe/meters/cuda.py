@@ -52,7 +52,7 @@ class CudaMeter:
         )
 
     def state(self) -> DeviceState:
-        """Return what the clocks did since the last reset."""
+        """Return what the clocks did since this was last asked."""
         self._sampler.look(clocks=True)
         return self._sampler.state()
 

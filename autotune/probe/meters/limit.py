@@ -15,8 +15,8 @@ from autotune.probe.meters.runtime import CudaRuntime
 
 #: A driver that answers for more than this many times the runtime's total means the whole card.
 _WHOLE_CARD = 1.2
-#: A device whose memory is at least this share of the system's, and which the driver has no figure
-#: for, shares it (GB10, Jetson).
+#: A device the driver knows but has no memory figure for, and whose memory is this share of the
+#: system's or more, but not all of it, shares it (GB10, Jetson).
 _SHARED = 0.8
 
 
@@ -56,6 +56,7 @@ def limit_of(
     properties = runtime.properties()
     total = properties.total_bytes or system[0]
     refusal = ""
+    handle: object | None = None
     try:
         handle = driver.open(identity)
         memory = driver.memory(handle)
@@ -65,7 +66,8 @@ def limit_of(
             return Limit(total, min(memory.free_bytes + _own(driver, handle), total))
     except DriverRefused as refused:
         refusal = str(refused)
-    if properties.integrated or (refusal and total >= _SHARED * system[0]):
+    shared = handle is not None and _SHARED * system[0] <= total <= system[0]
+    if properties.integrated or (refusal and shared):
         # What the runtime calls free leaves out memory the system would give back at once.
         notice = (
             f"{properties.name}: its {show_bytes(total)} are shared with the system, whose "

@@ -85,10 +85,9 @@ class Sampler:
                 self._refusals["process"] = str(refused)
 
     def reset(self) -> None:
-        """Forget everything seen so far."""
+        """Forget the memory seen so far."""
         with self._lock:
             self._process_peak = self._device_peak = None
-            self._readings = []
 
     @property
     def process_peak_bytes(self) -> int | None:
@@ -111,9 +110,9 @@ class Sampler:
         return reasons
 
     def state(self) -> DeviceState:
-        """Sum up the clocks since the reset."""
+        """Sum up the clocks since this was last asked."""
         with self._lock:
-            readings = list(self._readings)
+            readings, self._readings = self._readings, []
         sm = [r.sm_clock_mhz for r in readings if r.sm_clock_mhz is not None]
         memory = [r.memory_clock_mhz for r in readings if r.memory_clock_mhz is not None]
         heat = [r.temperature_celsius for r in readings if r.temperature_celsius is not None]

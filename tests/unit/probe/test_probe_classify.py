@@ -328,6 +328,9 @@ def test_pinned_memory_is_the_hosts_whatever_the_words() -> None:
     )
     failure = raised("torch.AcceleratorError", "CUDA error: out of memory", traceback=trace)
     assert ended(failure).outcome is Outcome.OOM_HOST
+    words = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 79 GiB."
+    device = raised("torch.OutOfMemoryError", words, traceback=trace)
+    assert ended(device).outcome is Outcome.OOM_DEVICE, "its allocator speaks for the device"
 
 
 def test_on_a_cpu_unknown_words_for_missing_memory_mean_the_hosts() -> None:

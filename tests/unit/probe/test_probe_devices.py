@@ -101,6 +101,15 @@ def test_shared_memory_is_known_by_its_size_when_cuda_does_not_say_it() -> None:
     assert device.unified
 
 
+def test_a_card_larger_than_the_host_does_not_share_its_memory() -> None:
+    host = (128 * GIB, 100 * GIB)
+    refused = FakeDevice(memory_refusal=NOT_SUPPORTED)
+    for driver in (no_library(), FakeNvml({f"GPU-{UUID}": refused})):
+        device, _ = device_of(driver, FakeRuntime(None, total_bytes=139 * GIB), host)
+        assert not device.unified
+        assert device.free_bytes > 100 * GIB
+
+
 def test_a_device_without_a_size_takes_the_systems() -> None:
     runtime = FakeRuntime(None, total_bytes=0, integrated=True)
     device, _ = device_of(unified(), runtime, (128 * GIB, 100 * GIB))
@@ -199,8 +208,7 @@ def test_clocks_are_summed_up_with_what_held_them_back() -> None:
     )  # fmt: skip
     assert (84, 3) == (state.temperature_celsius, state.samples)
     assert state.held_back == ("hardware thermal slowdown",)
-    sampler.reset()
-    assert sampler.state().samples == 0
+    assert sampler.state().samples == 0, "each look is told once"
 
 
 def test_clocks_that_are_not_given_are_absent_with_a_reason() -> None:

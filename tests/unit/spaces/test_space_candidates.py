@@ -146,7 +146,11 @@ def test_what_cannot_be_tried_is_one_sentence_a_reason_and_costs_no_candidate() 
 def test_what_needs_a_word_of_allow_is_opened_by_it() -> None:
     closed = enumerate_space(SFT, facts_of(), {})
     assert {"none"} == values(closed, "peft")
-    assert any("only with --allow peft" in n for n in closed.notices)
+    assert (
+        "Not tried without --allow peft,quantization,dtype,optimizer: peft lora; "
+        "quantization 4bit; dtype bfloat16; optim adamw_8bit."
+    ) in closed.notices
+    assert any(line.reason.endswith("only with --allow peft") for line in closed.skipped)
     opened = enumerate_space(SFT, facts_of(allow=frozenset({"peft", "quantization"})), {})
     assert {"none", "lora"} == values(opened, "peft")
     assert all(

@@ -27,7 +27,7 @@ from autotune.probe.fake_script import (
 from autotune.probe.protocol import ProbeSpec
 from autotune.study.choose import ranking, reference
 from autotune.study.search import CONFIRMATION_ROUNDS, Search
-from tests.support.facts import GIB, GPU, MIB, facts_of
+from tests.support.facts import GIB, GPU, MIB, candidate_of, facts_of
 from tests.support.search import search_of
 
 #: Padding is expensive here, recomputation dear, and 8 rows without checkpointing need 2.6 GiB.
@@ -215,6 +215,18 @@ def test_what_a_rule_is_against_never_becomes_a_trial(tmp_path: Path) -> None:
     record = search.probe(refused, "search")
     assert record.report.ending.outcome is Outcome.INVALID
     assert optuna_trials(search) == []
+
+
+def test_wrapped_rows_are_labelled_as_mixing_documents_whatever_they_gain(tmp_path: Path) -> None:
+    # BC17
+    allowed = frozenset({"mixing", "effective-batch"})
+    facts = facts_of(device=GPU, allow=allowed, options={"per_device_train_batch_size": 1})
+    search = search_of(tmp_path, facts, trials=1)
+    wrapped = candidate_of(packing="wrapped", per_device_train_batch_size=1)
+    record = search.probe(canonical(wrapped, facts), "search")
+    assert record.report.ending.outcome is Outcome.FITS, record.report.ending
+    assert record.changes == "mixing"
+    assert "see each other" in record.note
 
 
 def test_memory_endings_never_stop_the_search_as_one_cause(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ changes against TRL's defaults (class of the winner: data):
   packing: (not set) -> true   [tuned]
   padding_free: (not set) -> false   [as before, written out]
   pad_to_multiple_of: (not set) -> null   [as before, written out]
-  gradient_checkpointing: (not set) -> false   [tuned]
+  activation_checkpointing: (not set) -> false   [tuned]
   activation_offloading: (not set) -> false   [as before, written out]
   packing_strategy: (not set) -> bfd_split   [tuned]
   bf16: (not set) -> true   [TRL's default, written out]
@@ -44,7 +44,7 @@ OPTIONS: dict[str, Any] = {
     "packing": True,
     "padding_free": False,
     "pad_to_multiple_of": None,
-    "gradient_checkpointing": False,
+    "activation_checkpointing": False,
     "activation_offloading": False,
     "packing_strategy": "bfd_split",
     "bf16": True,

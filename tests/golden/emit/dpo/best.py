@@ -17,7 +17,7 @@ changes against TRL's defaults (class of the winner: data):
   per_device_train_batch_size: (not set) -> 2   [tuned]
   gradient_accumulation_steps: (not set) -> 4   [as before, written out]
   max_length: (not set) -> 512   [tuned]
-  gradient_checkpointing: (not set) -> false   [tuned]
+  activation_checkpointing: (not set) -> false   [tuned]
   bf16: (not set) -> true   [TRL's default, written out]
 --- end of autotune's remarks
 """
@@ -36,7 +36,7 @@ OPTIONS: dict[str, Any] = {
     "per_device_train_batch_size": 2,
     "gradient_accumulation_steps": 4,
     "max_length": 512,
-    "gradient_checkpointing": False,
+    "activation_checkpointing": False,
     "bf16": True,
     "model_init_kwargs": {
         "revision": "main",
