@@ -24,8 +24,8 @@ FloatArray = NDArray[np.float64]
 
 #: Positions TRL's head works on at once (trl/kernels/chunked_logprob.py, ``TOKEN_CHUNK_SIZE``).
 _TILE = 4096
-#: Batches that are traced for a fit, and for trying it.
-FITTED, TRIED = 12, 3
+#: Batches that are traced to try a fit, beside those it is made of.
+TRIED = 3
 _WORK = ("flops", "moved_bytes", "launches")
 
 
@@ -64,6 +64,12 @@ class BatchSize:
         )
 
 
+def joins(options: Mapping[str, Any]) -> bool:
+    """Whether TRL's collator joins the rows of a batch into one; argument as for `size_of`."""
+    packs = bool(options.get("packing")) and options.get("packing_strategy") != "wrapped"
+    return packs or bool(options.get("padding_free"))
+
+
 def size_of(rows: Sequence[Row], options: Mapping[str, Any]) -> tuple[BatchSize, str]:
     """Return how large a batch is, and what kind: only batches of one kind do the same.
 
@@ -74,8 +80,7 @@ def size_of(rows: Sequence[Row], options: Mapping[str, Any]) -> tuple[BatchSize,
     lengths = [_lengths(row) for row in rows]
     sides = [side for tokens, _ in lengths for side in tokens]
     labels = sum(trained for _, trained in lengths)
-    packs = bool(options.get("packing")) and options.get("packing_strategy") != "wrapped"
-    if packs or options.get("padding_free"):
+    if joins(options):
         documents = [n for row in rows if isinstance(row, Documents) for n in row.tokens]
         return BatchSize(1, sum(sides), labels, max(documents)), f"joined {len(documents) > 1}"
     size = BatchSize(len(sides), max(sides), labels, max(sides))
@@ -102,12 +107,15 @@ def chosen(sizes: Sequence[BatchSize]) -> list[int]:
     Args:
         sizes: of all batches.
     """
-    if len(sizes) <= FITTED + TRIED:
+    terms = np.array([s.terms for s in sizes])
+    # one more than there are terms that differ
+    count = int(np.linalg.matrix_rank(terms / np.abs(terms).max(axis=0))) + 1 + TRIED
+    if len(sizes) <= count:
         return list(range(len(sizes)))
     points = np.log([[s.rows, s.width, s.rows * s.width, s.labels + 1.0, s.longest] for s in sizes])
     found = [int(np.argmax(points[:, 2]))]
     distance = np.full(len(sizes), np.inf)
-    while len(found) < FITTED + TRIED:
+    while len(found) < count:
         distance = np.minimum(distance, np.abs(points - points[found[-1]]).sum(axis=1))
         found.append(int(np.argmax(distance)))
     return found

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from autotune.core.job import Trainer
 from autotune.core.traced_step import TracedStep
 from autotune.predict.depth import Depth, depth_of, shallow_copy
 from autotune.predict.extend import by_place, extended
@@ -18,8 +19,8 @@ from autotune.predict.followed import Followed, step_of
 from autotune.predict.refusals import refuse
 from autotune.predict.request import Row, TraceRequest
 from autotune.predict.run import follow_batches
-from autotune.predict.shapes_fit import TRIED, BatchSize, chosen, fitted, size_of
-from autotune.predict.target_rules import rules_for
+from autotune.predict.shapes_fit import TRIED, BatchSize, chosen, fitted, joins, size_of
+from autotune.predict.target_rules import is_flash, rules_for
 
 #: Farthest an extended peak may be from the same depth traced whole (DESIGN.md 6).
 TOLERANCE = 0.005
@@ -27,6 +28,10 @@ TOLERANCE = 0.005
 WORK_TOLERANCE = 0.01
 #: Options that only decide which rows make a batch; rows are given.
 _ROWS_ONLY = ("max_length", "per_device_train_batch_size", "gradient_accumulation_steps")
+#: Options that join rows.
+_JOINING = ("packing", "packing_strategy", "padding_free")
+#: What every FlashAttention library is called here.
+FLASH = "flash_attention_2"
 
 
 def trace(request: TraceRequest, *, whole: bool = False) -> TracedStep:
@@ -59,17 +64,28 @@ def trace_all(requests: Sequence[TraceRequest], *, whole: bool = False) -> list[
     answers: dict[tuple[str, tuple[Row, ...]], TracedStep] = {}
     for key, group in groups.items():
         batches = list(dict.fromkeys(request.rows for request in group))
-        followed, notes = _follow_many(group[0], batches, whole)
+        shared = json.loads(key)["options"]
+        followed, notes = _follow_many(
+            group[0].model_copy(update={"options": shared}), batches, whole
+        )
         for rows, seen in zip(batches, followed, strict=True):
             answers[key, rows] = step_of(seen, notes)
     return [answers[key, request.rows] for key, request in keyed]
 
 
 def run_key(request: TraceRequest) -> str:
-    """Return what requests must share to share a run."""
+    """Return what requests must share to share a run: what their rows do not already say.
+
+    Rows joined into one are alike whether they were packed or only flattened, and every library of
+    FlashAttention has the same kernels.
+    """
     plain = request.model_dump(mode="json", exclude={"rows"})
-    plain["options"] = {k: v for k, v in plain["options"].items() if k not in _ROWS_ONLY}
-    return json.dumps(plain, sort_keys=True, default=str)
+    options = {k: v for k, v in plain["options"].items() if k not in _ROWS_ONLY}
+    if request.trainer is Trainer.SFT and joins(options):
+        options = {k: v for k, v in options.items() if k not in _JOINING} | {"packing": True}
+    if is_flash(options):
+        options["attn_implementation"] = FLASH
+    return json.dumps({**plain, "options": options}, sort_keys=True, default=str)
 
 
 def _follow_many(
