@@ -95,7 +95,7 @@ class _Clock:
 
 
 class _Counter(TorchDispatchMode):
-    """Count operations."""
+    """Count operations that compute or copy; views cost the host little and are part of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,7 +104,9 @@ class _Counter(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        self.operations += 1
+        returned = func._schema.returns
+        views = bool(returned) and all(r.alias_info and not r.alias_info.is_write for r in returned)
+        self.operations += not views
         return func(*args, **(kwargs or {}))
 
 
