@@ -55,7 +55,7 @@ test-oldest:
 
 # 176 candidates measured and traced, 20 extended depths, published peaks: about 15 minutes.
 bench-predict: $(READY)
-	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_predict.py --timeout=3600
+	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_predict.py tests/bench/bench_trace.py --timeout=3600
 
 # On one NVIDIA GPU; without one a dry run on the CPU. Needs no network once `make setup` is done.
 gpu-check: $(READY)

@@ -66,23 +66,25 @@ def flash_kernels(follow: Follow) -> Iterator[None]:
     AttentionInterface.register(FLASH, flash_attention_forward)
     AttentionMaskInterface.register(FLASH, flash_attention_mask)
 
+    apply: Any = _Flash.apply
+
     def found(*_: Any, **__: Any) -> tuple[Any, ...]:
         return _dense, _varlen, None, utils._pad_input, utils._unpad_input
 
     def _dense(q: Any, k: Any, v: Any, causal: bool = False, **_: Any) -> Any:
-        return _Flash.apply(q, k, v, follow, q.shape[1], causal)
+        return apply(q, k, v, follow, q.shape[1], causal)
 
     def _varlen(
         q: Any, k: Any, v: Any, max_seqlen_q: int = 0, causal: bool = False, **_: Any
     ) -> Any:
-        return _Flash.apply(q, k, v, follow, int(max_seqlen_q), causal)
+        return apply(q, k, v, follow, int(max_seqlen_q), causal)
 
     with replaced(utils, "_lazy_imports", found), replaced(utils, "_loaded_implementation", None):
         yield
 
 
 class _Flash(torch.autograd.Function):
-    """Hold what the kernels hold; ``q`` is [batch, length, heads, width] or [tokens, heads, ...]."""
+    """Hold what the kernels hold; ``q`` is [batch, length, heads, width], or without batch."""
 
     @staticmethod
     def forward(

@@ -64,7 +64,7 @@ def extended(
     update = _work(small.optimizer_step, large.optimizer_step, share)
     held = small.held_bytes + (large.held_bytes - small.held_bytes) * share
     hosted = small.offloaded_bytes + (large.offloaded_bytes - small.offloaded_bytes) * share
-    return Followed(heights, held, hosted, micro, update)
+    return Followed(heights, held, hosted, micro, update, large.remarks)
 
 
 def _work(small: tuple[Work, ...], large: tuple[Work, ...], share: float) -> tuple[Work, ...]:

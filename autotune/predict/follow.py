@@ -9,19 +9,35 @@ value is one made up (one, false). Knows nothing of trainers.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from autotune.core.traced_step import Component, WorkKind
 from autotune.predict.ledger import Ledger
-from autotune.predict.operations import WorkSums, flops_of, kind_of
+from autotune.predict.operations import WorkSums
+from autotune.predict.recipes import (
+    Output,
+    Recipe,
+    Spec,
+    cost_of,
+    flattened,
+    for_meta,
+    key_of,
+    output_of,
+    rebuilt,
+    touched_bytes,
+)
+from autotune.predict.refusals import Untraceable
 
 #: Elements up to which integer and boolean results are computed for real: larger ones are masks,
 #: whose values nobody asks for.
@@ -29,7 +45,6 @@ _REAL_ELEMENTS = 1 << 22
 
 _DEVICE_OF = torch.ops.prim.device.default
 _SCALAR_OF = torch.ops.aten._local_scalar_dense.default
-_GROUPED = torch.ops.aten._grouped_mm.default
 _EQUAL = torch.ops.aten.equal.default
 _DIRECT_NAMESPACES = ("profiler",)
 #: operators that take boolean masks among their indices
@@ -41,45 +56,8 @@ _INDEXING = (
 )
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """What one call is counted as."""
-
-    kind: WorkKind
-    dtype: Any
-    flops: int
-    moved_bytes: int
-
-
-@dataclass(frozen=True)
-class _Output:
-    """How to make one output without asking torch again.
-
-    Args:
-        source: number of the argument it is (``same``) or a view of; None for a new tensor.
-        same: it is that argument itself.
-        geometry: shape, stride and offset; None when ``same``.
-        dtype: its dtype.
-    """
-
-    source: int | None
-    same: bool
-    geometry: tuple[tuple[int, ...], tuple[int, ...], int] | None
-    dtype: Any
-
-
-@dataclass(frozen=True)
-class _Recipe:
-    """What a call with given shapes returns and costs; outputs that are no tensors are kept."""
-
-    outputs: tuple[Any, ...]
-    spec: Any
-    cost: _Cost | None
-    integral: bool
-
-
 #: Recipes by operator and shapes of arguments. They hold no tensor, so all runs share them.
-_RECIPES: dict[Any, _Recipe] = {}
+_RECIPES: dict[Any, Recipe] = {}
 
 
 class _Watched(weakref.ref):  # type: ignore[type-arg]
@@ -90,7 +68,7 @@ class _Watched(weakref.ref):  # type: ignore[type-arg]
     key: int
 
 
-class Follow(TorchDispatchMode):
+class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Make torch operations compute shapes, and write what they hold and do into a ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -99,12 +77,14 @@ class Follow(TorchDispatchMode):
         Args:
             ledger: where storages are noted.
         """
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.ledger = ledger
         #: where the work of operations is added; None counts none
         self.work: WorkSums | None = None
         #: bytes a kernel holds for itself while it runs, by operator
         self.workspaces: dict[Any, Callable[[Sequence[Any]], int]] = {}
+        #: kernels written in torch operations, by operator: what they do inside is followed too
+        self.inside: dict[Any, Callable[..., Any]] = {}
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
         self._watched: dict[int, _Watched] = {}
         self._unwatch = self._gone
@@ -148,11 +128,11 @@ class Follow(TorchDispatchMode):
             tensor: a fake tensor.
             to_host: from the device to the host; else back.
         """
-        output = _Output(None, False, (tuple(tensor.shape), tensor.stride(), 0), tensor.dtype)
+        output = Output(None, False, (tuple(tensor.shape), tensor.stride(), 0), tensor.dtype)
         copy = self._tensor(output, [])
         if to_host:
             self.on_host(copy)
-        self.count("host_copy", tensor.dtype, 0, _touched_bytes(tensor))
+        self.count("host_copy", tensor.dtype, 0, touched_bytes(tensor))
         return copy
 
     def count(self, kind: WorkKind, dtype: Any, flops: int, moved_bytes: int) -> None:
@@ -169,9 +149,12 @@ class Follow(TorchDispatchMode):
         kwargs = kwargs or {}
         if func is _DEVICE_OF:
             return args[0].fake_device if isinstance(args[0], FakeTensor) else args[0].device
+        if func in self.inside:
+            with self:
+                return self.inside[func](*args, **kwargs)
         if func.namespace in _DIRECT_NAMESPACES:
             return func(*args, **kwargs)
-        leaves, spec = tree_flatten((args, kwargs))
+        leaves, spec = flattened(args, kwargs)
         fake = any(isinstance(leaf, FakeTensor) for leaf in leaves)
         if not fake and _is_a_skeleton(leaves, kwargs):
             return func(*args, **kwargs)
@@ -199,7 +182,7 @@ class Follow(TorchDispatchMode):
                 self._note(leaf)
         return out
 
-    def _without_masks(self, args: tuple[Any, ...], kwargs: Any) -> tuple[list[Any], Any]:
+    def _without_masks(self, args: tuple[Any, ...], kwargs: Any) -> tuple[list[Any], Spec]:
         """Put positions in the place of boolean masks, as torch's own kernels do."""
         tensor, indices, *rest = args
         found: list[Any] = []
@@ -214,14 +197,13 @@ class Follow(TorchDispatchMode):
                 found.extend(where)
             else:
                 found.append(index)
-        flat, spec = tree_flatten(((tensor, found, *rest), kwargs))
-        return flat, spec
+        return flattened((tensor, found, *rest), kwargs)
 
-    def _made(self, recipe: _Recipe, leaves: list[Any]) -> Any:
+    def _made(self, recipe: Recipe, leaves: list[Any]) -> Any:
         """Make the outputs of a recipe."""
         made = []
         for output in recipe.outputs:
-            if not isinstance(output, _Output):
+            if not isinstance(output, Output):
                 made.append(output)
             elif output.same:
                 made.append(leaves[output.source])  # type: ignore[index]
@@ -229,7 +211,7 @@ class Follow(TorchDispatchMode):
                 made.append(self._tensor(output, leaves))
         return made[0] if recipe.spec is None else tree_unflatten(made, recipe.spec)
 
-    def _tensor(self, output: _Output, leaves: list[Any]) -> torch.Tensor:
+    def _tensor(self, output: Output, leaves: list[Any]) -> torch.Tensor:
         assert output.geometry is not None
         shape, stride, offset = output.geometry
         elem = torch.empty_strided(shape, stride, dtype=output.dtype, device="meta")
@@ -255,8 +237,8 @@ class Follow(TorchDispatchMode):
 
     # -- recipes ------------------------------------------------------------------------------
 
-    def _recipe(self, func: Any, leaves: list[Any], spec: Any) -> _Recipe:
-        key: Any = (func, spec, torch.get_default_dtype(), tuple([_key(leaf) for leaf in leaves]))
+    def _recipe(self, func: Any, leaves: list[Any], spec: Spec) -> Recipe:
+        key: Any = (func, spec, torch.get_default_dtype(), tuple([key_of(leaf) for leaf in leaves]))
         try:
             known = _RECIPES.get(key)
         except TypeError:  # an argument that cannot be compared is worked out every time
@@ -265,13 +247,20 @@ class Follow(TorchDispatchMode):
             known = _RECIPES[key] = self._worked_out(func, leaves, spec)
         return known
 
-    def _worked_out(self, func: Any, leaves: list[Any], spec: Any) -> _Recipe:
+    def _worked_out(self, func: Any, leaves: list[Any], spec: Spec) -> Recipe:
         """Ask torch what a call returns, on stand-ins of its tensors."""
         faked = [self._faked(x) if isinstance(x, torch.Tensor) else x for x in leaves]
-        asked = _for_meta(func, faked)
-        args, kwargs = tree_unflatten(asked, spec)
-        with self._fake:
-            out = func(*args, **kwargs)
+        asked = for_meta(func, faked)
+        args, kwargs = rebuilt(asked, spec)
+        try:
+            with self._fake:
+                out = func(*args, **kwargs)
+        except (DynamicOutputShapeException, DataDependentOutputException) as error:
+            raise Untraceable(
+                f"This candidate cannot be traced: what {func} returns depends on numbers, and "
+                "fake tensors have none.",
+                "Measure this candidate with a probe.",
+            ) from error
         if asked is not faked:
             out = out.to(faked[0].dtype)
         flat, out_spec = ([out], None) if not isinstance(out, tuple | list) else tree_flatten(out)
@@ -280,13 +269,13 @@ class Follow(TorchDispatchMode):
             for at, x in reversed(list(enumerate(faked)))
             if isinstance(x, torch.Tensor)
         }
-        outputs = tuple(_output_of(x, faked, storages) for x in flat)
+        outputs = tuple(output_of(x, faked, storages) for x in flat)
         tensors = [x for x in flat if isinstance(x, torch.Tensor)]
         integral = bool(tensors) and all(
             not x.is_floating_point() and not x.is_complex() and x.numel() <= _REAL_ELEMENTS
             for x in tensors
         )
-        return _Recipe(outputs, out_spec, _cost_of(func, faked, outputs), integral)
+        return Recipe(outputs, out_spec, cost_of(func, faked, outputs), integral)
 
 
 _CPU = torch.device("cpu")
@@ -308,112 +297,7 @@ def _decided_by_values(func: Any) -> bool:
     )
 
 
-def _for_meta(func: Any, leaves: list[Any]) -> list[Any]:
-    """Return arguments torch's own shape function takes.
-
-    That of grouped products wants bf16, while the CPU's kernel takes fp32 too (torch 2.13,
-    ``_meta_grouped_mm_common``).
-    """
-    if func is not _GROUPED or leaves[0].dtype is torch.bfloat16:
-        return leaves
-    return [
-        x.to(torch.bfloat16) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
-        for x in leaves
-    ]
-
-
 def _made_up(tensor: torch.Tensor) -> bool | float | int:
     if tensor.dtype is torch.bool:
         return False
     return 1.0 if tensor.is_floating_point() else 1
-
-
-def _key(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return (tuple(leaf.shape), leaf.stride(), leaf.dtype, leaf.storage_offset())
-    # numbers steer no shape, and those of an optimizer change with every step
-    return float if type(leaf) is float else (leaf, type(leaf))
-
-
-def _output_of(value: Any, faked: list[Any], storages: dict[int, int]) -> Any:
-    """Describe one value a call returned."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    for at, argument in enumerate(faked):
-        if value is argument:
-            return _Output(at, True, None, value.dtype)
-    geometry = (tuple(value.shape), value.stride(), value.storage_offset())
-    return _Output(storages.get(value.untyped_storage()._cdata), False, geometry, value.dtype)
-
-
-def _cost_of(func: Any, faked: list[Any], outputs: tuple[Any, ...]) -> _Cost | None:
-    """Return what a call is counted as; None when it only looks at its arguments otherwise."""
-    made = [o for o in outputs if isinstance(o, _Output)]
-    if made and all(o.source is not None and not o.same for o in made):
-        return None
-    tensors = [x for x in faked if isinstance(x, torch.Tensor)]
-    name = func._schema.name.partition("::")[2]
-    kind = kind_of(name)
-    sizes = [_touched_bytes(x) for x in tensors]
-    if kind == "gather" and len(sizes) > 1 and not name.endswith("_backward"):
-        sizes.remove(max(sizes))  # only the rows that are asked for are read
-    written = sum(_bytes_of(o) for o in made if o.source is None)
-    written += sum(_touched_bytes(faked[o.source]) for o in made if o.same and o.source is not None)
-    floating = [x.dtype for x in tensors if x.is_floating_point()]
-    dtypes = [*floating, *[o.dtype for o in made], *[x.dtype for x in tensors]]
-    if not dtypes:
-        return None
-    flops = flops_of(name, kind, [tuple(x.shape) for x in tensors], any(x is True for x in faked))
-    return _Cost(kind, dtypes[0], flops, sum(sizes) + written)
-
-
-def _touched_bytes(tensor: torch.Tensor) -> int:
-    """Return the bytes a tensor reads: what is expanded is read once."""
-    elements = 1
-    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
-        elements *= size if stride else 1
-    return elements * tensor.element_size()
-
-
-def _bytes_of(output: _Output) -> int:
-    assert output.geometry is not None
-    elements = 1
-    for size in output.geometry[0]:
-        elements *= size
-    return elements * int(output.dtype.itemsize)
-
-
-@contextmanager
-def modules_move_in_place() -> Iterator[None]:
-    """Let ``Module.to`` and its kin write into the parameters there are.
-
-    torch swaps the parameters of modules that hold fake tensors, which it refuses where anything
-    refers to them weakly; what it does with real ones, ``param.data = ...``, needs no swap.
-    Source: ``torch/nn/modules/module.py``, ``Module._apply`` (torch 2.13).
-    """
-    original = torch.nn.Module._apply
-
-    def apply(self: Any, fn: Any, recurse: bool = True) -> Any:
-        if recurse:
-            for child in self.children():
-                child._apply(fn)
-        with torch.no_grad():
-            for parameter in self._parameters.values():
-                if parameter is not None:
-                    _write_into(parameter, fn)
-        self._buffers.update({k: b if b is None else fn(b) for k, b in self._buffers.items()})
-        return self
-
-    torch.nn.Module._apply = apply  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        torch.nn.Module._apply = original  # type: ignore[method-assign]
-
-
-def _write_into(parameter: Any, fn: Any) -> None:
-    moved = fn(parameter)
-    if moved is not parameter:
-        parameter.data = moved
-    if parameter.grad is not None:
-        parameter.grad = fn(parameter.grad)

@@ -20,6 +20,7 @@ class Followed:
         offloaded_bytes: most bytes in host memory during the micro-step.
         micro_step: work of the micro-step.
         optimizer_step: work of the update.
+        remarks: what was found on the way, one sentence each.
     """
 
     heights: tuple[Height, ...]
@@ -27,6 +28,7 @@ class Followed:
     offloaded_bytes: float
     micro_step: tuple[Work, ...]
     optimizer_step: tuple[Work, ...]
+    remarks: tuple[str, ...] = ()
 
 
 def step_of(followed: Followed, notes: tuple[str, ...] = ()) -> TracedStep:
@@ -51,5 +53,5 @@ def step_of(followed: Followed, notes: tuple[str, ...] = ()) -> TracedStep:
         offloaded_bytes=round(followed.offloaded_bytes),
         micro_step=followed.micro_step,
         optimizer_step=followed.optimizer_step,
-        notes=notes,
+        notes=(*followed.remarks, *notes),
     )

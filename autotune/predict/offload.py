@@ -63,7 +63,8 @@ class _Offload(saved_tensors_hooks):
         return self._follow.across(tensor, to_host=True), self._count
 
     def _unpack(self, packed: Any) -> torch.Tensor:
-        tensor, number = packed
+        tensor: torch.Tensor = packed[0]
+        number: int | None = packed[1]
         if number is None:
             return tensor
         if number in self._leaving:

@@ -7,7 +7,7 @@ parameters, which wrap a real tensor, get a fake kin. Nothing happens where it i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,6 +29,26 @@ def quantised_weights() -> Iterator[None]:
         yield
 
 
+def cpu_kernels() -> dict[Any, Callable[..., Any]]:
+    """Return the optimizer kernels that are written in torch operations on the CPU, by operator.
+
+    They dequantise whole states, which the CUDA kernels do not (bitsandbytes/backends/cpu/ops.py).
+    """
+    if find_spec("bitsandbytes") is None:
+        return {}
+    from bitsandbytes.backends.cpu import ops
+
+    names = {
+        "optimizer_update_8bit_blockwise": "_optimizer_update_8bit_blockwise_cpu",
+        "optimizer_update_32bit": "_optimizer_update_32bit_cpu",
+    }
+    return {
+        getattr(torch.ops.bitsandbytes, operator).default: vars(ops)[kernel]
+        for operator, kernel in names.items()
+        if kernel in vars(ops)
+    }
+
+
 @contextlib.contextmanager
 def _with_fake_kin(kind: Any) -> Iterator[None]:
     original = kind.__new__
@@ -41,7 +61,7 @@ def _with_fake_kin(kind: Any) -> Iterator[None]:
         pattern = original(kind, torch.empty(0, device="meta"), requires_grad, **settings)
         elem = torch.empty(0, dtype=data.dtype, device="meta")
         elem.set_(data.untyped_storage(), data.storage_offset(), data.shape, data.stride())
-        made = FakeTensor.__new__(kin, data.fake_mode, elem, data.fake_device)
+        made: Any = FakeTensor.__new__(kin, data.fake_mode, elem, data.fake_device)
         made.__dict__.update(pattern.__dict__)
         return made
 

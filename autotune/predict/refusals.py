@@ -9,7 +9,15 @@ from autotune.core.errors import BadInput
 from autotune.predict.request import TraceRequest
 
 #: Optimizers whose states come from packages that have no shape functions, by how names begin.
-_FOREIGN_OPTIMIZERS = ("galore", "lomo", "adalomo", "grokadamw", "schedule_free", "apollo", "torchao")
+_FOREIGN_OPTIMIZERS = (
+    "galore",
+    "lomo",
+    "adalomo",
+    "grokadamw",
+    "schedule_free",
+    "apollo",
+    "torchao",
+)
 _MEASURE = "Measure this candidate with a probe."
 
 

@@ -8,29 +8,29 @@ Decides nothing about devices.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import tempfile
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback
 
 from autotune.core.job import Trainer
 from autotune.predict.attention import FLASH
 from autotune.predict.batch import columns
 from autotune.predict.depth import layers_of
-from autotune.predict.follow import Follow, modules_move_in_place
+from autotune.predict.follow import Follow
 from autotune.predict.followed import Followed
 from autotune.predict.ledger import Ledger, Segment
+from autotune.predict.observed import Updates, followed_class
 from autotune.predict.operations import WorkSums
-from autotune.predict.quantised import quantised_weights
+from autotune.predict.quantised import cpu_kernels, quantised_weights
 from autotune.predict.request import Documents, Judged, Pair, Row, TraceRequest
 from autotune.predict.stand_in import tokenizer
+from autotune.predict.surroundings import modules_move_in_place, quiet, weights_without_values
 from autotune.predict.target_rules import applied, is_flash, rules_for
 from autotune.training.arguments import isolated
 from autotune.training.prepared import in_order, trainer_class
@@ -55,12 +55,14 @@ def follow_batches(
         model_dir: folder with a ``config.json``.
         batches: rows of each micro-batch.
     """
-    with tempfile.TemporaryDirectory(prefix="autotune-trace-") as folder, _quiet():
+    with tempfile.TemporaryDirectory(prefix="autotune-trace-") as folder, quiet():
         run = _Run(request, len(batches))
+        if request.target == "cpu":
+            run.follow.inside = cpu_kernels()
         with (
             modules_move_in_place(),
             quantised_weights(),
-            _weights_without_values(),
+            weights_without_values(),
             applied(rules_for(request.target, request.options), run.follow),
         ):
             trainer = run.build(model_dir, Path(folder))
@@ -80,6 +82,7 @@ class _Run:
         self.batch = -1
         self.forwards = 0
         self.held = 0
+        self.remarks: list[str] = []
 
     def build(self, model_dir: Path, folder: Path) -> Any:
         """Build the trainer on fake tensors."""
@@ -103,7 +106,7 @@ class _Run:
                 weights="random",
                 rows=datasets.Dataset.from_list(first),
                 device="cpu",
-                cls=_followed_class(trainer_class(request.trainer), self),
+                cls=followed_class(trainer_class(request.trainer), self),
                 tokenizer=tokenizer(),
             )
         if flash:
@@ -122,7 +125,7 @@ class _Run:
         trainer.args.gradient_accumulation_steps = len(batches) if together else 1
         trainer.args.max_steps = 1 if together else len(batches)
         trainer.remove_callback(PrinterCallback)
-        trainer.add_callback(_Updates(self, trainer))
+        trainer.add_callback(Updates(self, trainer))
         gc.freeze()
         try:
             with self.follow:
@@ -133,8 +136,10 @@ class _Run:
     def _own_weights(self, trainer: Any) -> None:
         for tensor in (*trainer.model.parameters(), *trainer.model.buffers()):
             self.follow.own(tensor, "weights")
+        self.remarks.append(f"Weights are held as {_dtypes(trainer.model)}.")
         reference = getattr(trainer, "ref_model", None)
         if reference is not None:
+            self.remarks.append(f"The reference is held as {_dtypes(reference)}.")
             for tensor in (*reference.parameters(), *reference.buffers()):
                 self.follow.own(tensor, "reference")
 
@@ -243,53 +248,10 @@ class _Run:
                 offloaded_bytes=hosted.get(at, 0),
                 micro_step=self.micro[at].work(),
                 optimizer_step=self.optimizer.work(),
+                remarks=tuple(self.remarks),
             )
             for at in range(len(self.micro))
         ]
-
-
-def _followed_class(base: Any, run: _Run) -> Any:
-    class FollowedTrainer(base):  # type: ignore[misc]
-        """TRL's trainer on given batches, telling when its steps begin and end."""
-
-        traced_batches: Sequence[Any] = ()
-
-        def get_train_dataloader(self) -> Any:
-            return self.traced_batches
-
-        def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            arrived = run.begin_step(inputs)
-            backward = self.accelerator.backward
-
-            def followed_backward(*a: Any, **k: Any) -> Any:
-                run.begin_backward()
-                return backward(*a, **k)
-
-            self.accelerator.backward = followed_backward
-            try:
-                loss = super().training_step(model, arrived, *args, **kwargs)
-            finally:
-                self.accelerator.backward = backward
-            run.end_step(self)
-            return loss
-
-    return FollowedTrainer
-
-
-class _Updates(TrainerCallback):  # type: ignore[misc]
-    """Tell the run when updates begin and end."""
-
-    def __init__(self, run: _Run, trainer: Any) -> None:
-        self._run, self._trainer = run, trainer
-
-    def on_train_begin(self, *_: Any, **__: Any) -> None:
-        self._run.begin_train(self._trainer)
-
-    def on_step_begin(self, *_: Any, **__: Any) -> None:
-        self._run.begin_update(self._trainer)
-
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self._run.end_update()
 
 
 def _collated(trainer: Any, request: TraceRequest, rows: Sequence[Row], packed: bool) -> Any:
@@ -303,6 +265,16 @@ def _collated(trainer: Any, request: TraceRequest, rows: Sequence[Row], packed: 
     return trainer.data_collator(found)
 
 
+def _dtypes(model: Any) -> str:
+    """Return the dtypes of a model's weights, most elements first."""
+    sizes: dict[str, int] = {}
+    for parameter in model.parameters():
+        packed = str(getattr(parameter, "quant_type", "")) or str(parameter.dtype)
+        name = packed.removeprefix("torch.")
+        sizes[name] = sizes.get(name, 0) + parameter.numel()
+    return " and ".join(sorted(sizes, key=lambda name: -sizes[name]))
+
+
 def _as_asked(size_bytes: int) -> int:
     """torch's CPU allocator counts what was asked for."""
     return size_bytes
@@ -311,40 +283,3 @@ def _as_asked(size_bytes: int) -> int:
 def _by_512(size_bytes: int) -> int:
     """CUDA's caching allocator gives multiples of 512 bytes (c10 ``kMinBlockSize``)."""
     return -(-size_bytes // 512) * 512
-
-
-@contextlib.contextmanager
-def _weights_without_values() -> Iterator[None]:
-    """Let TRL fingerprint a reference that has no values (``precompute_ref_log_probs``)."""
-    from trl.trainer import dpo_trainer, kto_trainer
-
-    modules = (dpo_trainer, kto_trainer)
-    originals = [module.hash_module for module in modules]
-    for module in modules:
-        module.hash_module = lambda _: "traced"
-    try:
-        yield
-    finally:
-        for module, original in zip(modules, originals, strict=True):
-            module.hash_module = original
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the libraries' remarks about a run nobody waits for to themselves."""
-    import datasets
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), datasets.utils.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    datasets.disable_progress_bars()
-    logging.disable_progress_bar()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(level)
-        logging.enable_progress_bar()
-        if bars:
-            datasets.enable_progress_bars()

@@ -153,7 +153,7 @@ def _modules_with(name: str) -> list[Any]:
 def _paged_states(follow: Follow) -> Iterator[None]:
     from bitsandbytes.optim.optimizer import Optimizer8bit
 
-    original = Optimizer8bit.get_state_buffer
+    original: Any = Optimizer8bit.get_state_buffer
 
     def on_host(self: Any, p: Any, *args: Any, **kwargs: Any) -> Any:
         buffer = original(self, p, *args, **kwargs)

@@ -12,18 +12,15 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from autotune.predict.batch import columns
-from autotune.predict.request import Documents, TraceRequest
 from autotune.predict.traced import trace
 from autotune.probe.launch import WarmServer
-from autotune.probe.protocol import ProbeSpec, RowPlan
 from autotune.probe.runner import Runner
-from tests.bench.predict_grid import SFT, STRATA, Case, cases, models
+from tests.bench.predict_grid import STRATA, Case, cases, models
 from tests.bench.session import REPORTS, write_evidence
+from tests.support.peaks import measured_bytes, request_of, step_bytes
 
 pytestmark = pytest.mark.bench
 _COMMAND = "make bench-predict"
@@ -61,64 +58,18 @@ def test_traced_peaks_against_measured_ones(runner: Runner, tmp_path: Path) -> N
     found: list[Pairing] = []
     failed: list[str] = []
     for number, case in enumerate(cases(_EACH)):
-        folder = folders[case.model]
-        measured = _measured(runner, case, folder, tmp_path / f"rows-{number}")
-        if isinstance(measured, str):
-            failed.append(f"{case.stratum}: {case.options}: {measured}")
+        request = request_of(case.trainer, folders[case.model], case.options, case.rows)
+        try:
+            measured = measured_bytes(runner, request, tmp_path / f"rows-{number}")
+        except AssertionError as error:
+            failed.append(f"{case.stratum}: {error}")
             continue
-        step = trace(
-            TraceRequest(
-                trainer=case.trainer,
-                model_dir=str(folder),
-                options=case.options,
-                rows=case.rows,
-                accumulates=case.accumulates,
-                target="cpu",
-            )
-        )
-        phases = {phase: size for phase, size in step.phase_bytes.items() if phase != "load"}
-        highest = max(phases, key=lambda phase: phases[phase])
-        found.append(Pairing(case, phases[highest], measured, highest))
+        traced, phase = step_bytes(dict(trace(request).phase_bytes))
+        found.append(Pairing(case, traced, measured, phase))
     _write_accuracy(found, failed)
     assert not failed
     assert statistics.median(abs(p.error) for p in found) < 0.01
     assert max(abs(p.error) for p in found) < 0.05
-
-
-def _measured(runner: Runner, case: Case, folder: Path, rows_dir: Path) -> int | str:
-    """Return the allocated peak of a real probe, or why there is none."""
-    import datasets
-
-    rows = columns(_before_packing(case), packed=False)
-    datasets.Dataset.from_list(rows).save_to_disk(str(rows_dir))
-    chosen = tuple(range(len(rows)))
-    packed = bool(case.options.get("packing"))
-    spec = ProbeSpec(
-        trainer=case.trainer,
-        model_dir=str(folder),
-        weights="random",
-        options=case.options,
-        device="cpu",
-        rows_dir=str(rows_dir),
-        plan=RowPlan(worst=() if packed else (chosen,), paired=(), block=chosen if packed else ()),
-        memory_only=True,
-    )
-    report = runner.probe(spec, name="predict", deadline_s=300.0)
-    if report.measurement is None or report.measurement.peaks.allocated_bytes is None:
-        return f"{report.ending.outcome}: {report.ending.reason}"
-    return report.measurement.peaks.allocated_bytes
-
-
-def _before_packing(case: Case) -> list[Any]:
-    """Return rows that TRL packs into those of the case; others as they are."""
-    if not case.options.get("packing"):
-        return list(case.rows)
-    return [
-        Documents(tokens=(tokens,))
-        for row in case.rows
-        if isinstance(row, Documents)
-        for tokens in row.tokens
-    ]
 
 
 def _write_accuracy(found: list[Pairing], failed: list[str]) -> None:

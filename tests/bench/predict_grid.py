@@ -90,11 +90,6 @@ class Case:
     options: dict[str, Any]
     rows: tuple[Row, ...]
 
-    @property
-    def accumulates(self) -> bool:
-        """Whether an update has more than one micro-step."""
-        return int(self.options["gradient_accumulation_steps"]) > 1
-
 
 @dataclass(frozen=True)
 class Stratum:
@@ -138,9 +133,7 @@ STRATA = (
         {},
         {**_COMMON, "optim": ("adamw_torch", "adafactor", "adamw_8bit", "sgd")},
     ),
-    Stratum(
-        "SFT, sliding window and experts", SFT, {}, _COMMON, models=("sliding", "experts")
-    ),
+    Stratum("SFT, sliding window and experts", SFT, {}, _COMMON, models=("sliding", "experts")),
     Stratum("SFT, LoRA", SFT, _LORA, {**_COMMON, "lora_r": (4, 32), "use_dora": (False, True)}),
     Stratum("SFT, 4-bit LoRA", SFT, _NF4, {"gradient_checkpointing": (True, False)}),
     Stratum("SFT, 8-bit LoRA", SFT, _INT8, {"gradient_checkpointing": (True, False)}),
@@ -181,9 +174,7 @@ def _case(stratum: Stratum, draw: random.Random) -> Case:
     return _made(stratum, draw, options, [_ROW[stratum.trainer](n, draw) for n in lengths])
 
 
-def _made(
-    stratum: Stratum, draw: random.Random, options: dict[str, Any], rows: list[Row]
-) -> Case:
+def _made(stratum: Stratum, draw: random.Random, options: dict[str, Any], rows: list[Row]) -> Case:
     return Case(stratum.name, draw.choice(stratum.models), stratum.trainer, options, tuple(rows))
 
 
