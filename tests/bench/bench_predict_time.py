@@ -212,9 +212,9 @@ def _published_lines(body: dict[str, Any]) -> list[str]:
         f"{body['rows']} rows traced from model shapes alone, with rates of the catalogue and "
         f"published efficiencies; nothing is fitted. {body['pairs']} pairs of one source, GPU and "
         "model whose tokens/s differ by 5 % or more: "
-        f"**{body['order_ratio']:.1%}** in the right order (goal 85 %). Step time of rows of known length: "
-        f"median error **{body['step_time_error_median_ratio']:.1%}** (goal 20 %), nine in ten within "
-        f"{body['step_time_error_p90_ratio']:.0%}.",
+        f"**{body['order_ratio']:.1%}** in the right order (goal 85 %). Step time of rows of known "
+        f"length: median error **{body['step_time_error_median_ratio']:.1%}** (goal 20 %), nine in "
+        f"ten within {body['step_time_error_p90_ratio']:.0%}.",
         "",
         "| source, GPU, model | rows | pairs | order right | median error |",
         "|---|---|---|---|---|",
