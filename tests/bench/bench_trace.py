@@ -16,9 +16,13 @@ import pytest
 
 from autotune.core.job import Trainer
 from autotune.core.traced_step import TracedStep
+from autotune.predict.forecast import key_of, wanted
 from autotune.predict.request import Documents, Judged, Pair, Row, TraceRequest
 from autotune.predict.traced import trace, trace_all
+from autotune.spaces.enumerate import enumerate_space
+from autotune.spaces.load import find_space, read_space
 from tests.bench.session import REPORTS, write_evidence
+from tests.support.facts import GPU, facts_of
 
 pytestmark = pytest.mark.bench
 _COMMAND = "make bench-predict"
@@ -76,6 +80,7 @@ def test_tracing_is_quick_and_shallow_models_stand_for_deep_ones(
     folders: dict[str, Path],
 ) -> None:
     speed = {name: _speed(folders[name]) for name in ("Llama-3-8B", "0.5B")}
+    space = _default_space(folders["Llama-3-8B"])
     points = [_point(folders, random.Random(seed)) for seed in range(_POINTS)]
     published = _published(folders)
     worst = max(abs(p["error"]) for p in points)
@@ -83,11 +88,20 @@ def test_tracing_is_quick_and_shallow_models_stand_for_deep_ones(
         "first candidate of an 8B model under 3 s": speed["Llama-3-8B"]["first_s"] < 3.0,
         "each further shape of an 8B model under 1 s": speed["Llama-3-8B"]["further_s"] < 1.0,
         "each further shape of a 0.5B model under 0.6 s": speed["0.5B"]["further_s"] < 0.6,
+        "the default space of an 8B model under 90 s of two cores": space["seconds"] < 180.0,
         "20 extended peaks within 0.5 % of whole traces": worst <= 0.005,
     }
-    body = {"goals": goals, "speed": speed, "extended": points, "published": published}
+    body = {
+        "goals": goals,
+        "speed": speed,
+        "default_space": space,
+        "extended": points,
+        "published": published,
+    }
     write_evidence("predict-trace", _COMMAND, body)
-    (REPORTS / "predict-trace.md").write_text(_page(speed, points, published), encoding="utf-8")
+    (REPORTS / "predict-trace.md").write_text(
+        _page(speed, space, points, published), encoding="utf-8"
+    )
     assert worst <= 0.005
 
 
@@ -102,6 +116,18 @@ def _speed(folder: Path) -> dict[str, float]:
     shapes = [lora(batch, tokens) for batch in (1, 2, 4) for tokens in (512, 1024, 2048, 4096)]
     first = _seconds(lambda: trace(lora(1, 300)))
     return {"first_s": first, "further_s": _seconds(lambda: trace_all(shapes)) / len(shapes)}
+
+
+def _default_space(folder: Path) -> dict[str, Any]:
+    """Trace the whole default space of a model on rows of 100 to 4096 tokens."""
+    draw = random.Random(0)
+    tokens = [min(4096, int(100 * draw.paretovariate(0.9))) for _ in range(5000)]
+    facts = facts_of(tokens, device=GPU, positions=8192, options={"dtype": "bfloat16"})
+    space = enumerate_space(read_space(find_space("sft")), facts, {})
+    asked = wanted(space.candidates, facts, str(folder), "cuda")
+    requests = {key_of(r): r for w in asked for r in (w.memory, *w.timed)}
+    seconds = _seconds(lambda: trace_all(list(requests.values())))
+    return {"candidates": len(asked), "steps": len(requests), "seconds": seconds}
 
 
 def _seconds(work: Callable[[], Any]) -> float:
@@ -208,6 +234,7 @@ def _traced(folder: Path, row: dict[str, Any]) -> TracedStep:
 
 def _page(
     speed: dict[str, dict[str, float]],
+    space: dict[str, Any],
     points: list[dict[str, Any]],
     published: list[dict[str, Any]],
 ) -> str:
@@ -222,6 +249,10 @@ def _page(
             f"| {name} | {s['first_s']:.2f} s | {s['further_s']:.2f} s |"
             for name, s in speed.items()
         ),
+        "",
+        f"The whole default space of the 8B model, {space['candidates']} candidates on rows of 100 "
+        f"to 4096 tokens, needs {space['steps']} different steps traced: "
+        f"{space['seconds']:.0f} s of one core.",
         "",
         f"## Two small depths against the whole model: {len(points)} random candidates",
         "",
