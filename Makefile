@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Measuring processes share few cores with the test suite here: waiting threads must not spin.
 TEST_ENV := OMP_WAIT_POLICY=passive AUTOTUNE_CACHE=$(CURDIR)/.make/cache HF_HUB_OFFLINE=1
 
-.PHONY: setup demo test check bench-probe bench-repeat bench-search bench-dataset bench-real test-oldest bench-predict bench-devices gpu-check clean
+.PHONY: setup demo test check audit bench-probe bench-repeat bench-search bench-dataset bench-real test-oldest bench-predict bench-devices gpu-check clean
 
 setup: $(READY)
 
@@ -20,6 +20,9 @@ demo: $(READY)
 
 test: $(READY)
 	$(TEST_ENV) $(BIN)/python -m pytest
+
+audit: $(READY)
+	$(TEST_ENV) $(BIN)/python -m tests.audit
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -40,6 +40,7 @@ from autotune.report.forecast_charts import candidate_text
 from autotune.report.forecast_words import dominance, peak_words
 from autotune.spaces.enumerate import enumerate_space
 from autotune.spaces.load import find_space, read_space
+from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
 
@@ -75,7 +76,7 @@ def forecast(
         home = Path(folder)
         request, assumed = stand_in_folder(request, home / "model")
         job, origin = build_job(request, PREDICTED_TRAINERS)
-        use = _Use(request, job, origin, spec, home, watcher or Watcher())
+        use = _Use(request, job, origin, _space(request, job), spec, home, watcher or Watcher())
         launcher, _ = open_launcher(home, job.env, use.watch.tick)
         with Runner(launcher, home) as runner:
             prepared = use.prepare(runner)
@@ -118,7 +119,7 @@ def require_fit(found: Forecast) -> None:
     device = "" if larger is None else f" It would fit {larger.name}."
     change = ""
     if own is not None and fits:
-        change = " One change makes it fit: see the table."
+        change = " One change may make it fit: see the table."
     raise NothingFits(
         f"{what} {show_bytes(budget.usable_bytes)} ({show_bytes(budget.total_bytes)} less "
         f"{show_ratio(budget.headroom_ratio)} headroom): {candidate_text(least.candidate)} needs "
@@ -145,6 +146,7 @@ class _Use:
     request: Request
     job: Job
     origin: Origin
+    space: Space | None
     spec: Spec | None
     home: Path
     watch: Watcher
@@ -192,8 +194,7 @@ class _Use:
         runner: Runner,
     ) -> Forecast:
         own = canonical(user_candidate(facts), facts)
-        one = self.request.config is not None and self.request.space is None
-        candidates = [own, *(self._changes(own, facts) if one else self._space(own, facts))]
+        candidates, remarks = self._candidates(own, facts)
         self.watch.stage(f"tracing {len(candidates)} candidates on fake tensors")
         foreseen, not_traced = trace_candidates(
             candidates,
@@ -214,28 +215,45 @@ class _Use:
             predictions=tuple(foresight.all()),
             not_traced=tuple(not_traced),
             own=own.key,
-            alone=one,
-            notices=(*self._notices(facts), *assumed, *self.origin.notices, *prepared.notices),
+            alone=self.space is None,
+            notices=(
+                *self._notices(facts),
+                *assumed,
+                *self.origin.notices,
+                *prepared.notices,
+                *remarks,
+            ),
         )
 
-    def _changes(self, own: Candidate, facts: Facts) -> list[Candidate]:
-        found = {c.key: c for c in levers(own, facts)}
-        return [c for c in found.values() if c.key != own.key and judge(c, facts).valid]
-
-    def _space(self, own: Candidate, facts: Facts) -> list[Candidate]:
-        space = read_space(find_space(self.request.space or self.job.trainer.value))
-        if space.trainer != self.job.trainer.value:
-            raise BadInput(
-                f"the space {space.name!r} is for {space.trainer}, the job is "
-                f"{self.job.trainer.value}.",
-                "Choose another --space or --trainer.",
-            )
+    def _candidates(self, own: Candidate, facts: Facts) -> tuple[list[Candidate], tuple[str, ...]]:
+        """Return what is predicted, the user's own config first, and remarks on it."""
+        if self.space is None:
+            found = {c.key: c for c in levers(own, facts) if judge(c, facts).valid}
+            return list(({own.key: own} | found).values()), ()
         fixed = canonical_options(self.request.set_options)
         pinned = {k: facts.job.options[k] for k in fixed if k in facts.job.options}
-        return [c for c in enumerate_space(space, facts, pinned).candidates if c.key != own.key]
+        space = enumerate_space(self.space, facts, pinned)
+        return list(({own.key: own} | {c.key: c for c in space.candidates}).values()), space.notices
 
     def _notices(self, facts: Facts) -> tuple[str, ...]:
         if self.spec is not None:
             return ()
         what = "CPU" if facts.device.kind == "cpu" else "GPU"
         return (f"For the {what} of this machine; --gpu NAME predicts for another device.",)
+
+
+def _space(request: Request, job: Job) -> Space | None:
+    """Return the space that is predicted; None when one config is, and what would change it.
+
+    Raises:
+        BadInput: there is no such space, or it is for another trainer.
+    """
+    if request.config is not None and request.space is None:
+        return None
+    space = read_space(find_space(request.space or job.trainer.value))
+    if not space.suits(job.trainer):
+        raise BadInput(
+            f"the space {space.name!r} is for {space.trainer}, the job is {job.trainer.value}.",
+            "Choose another --space or --trainer.",
+        )
+    return space

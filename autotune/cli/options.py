@@ -18,6 +18,46 @@ Dataset = Annotated[
 Config = Annotated[
     str | None, typer.Option("--config", help="TRL YAML file, as `trl sft --config` reads it.")
 ]
+DatasetConfig = Annotated[
+    str | None, typer.Option("--dataset-config", help="Configuration of a hub data set.")
+]
+TrainSplit = Annotated[
+    str | None, typer.Option("--dataset-train-split", help="Split that is trained on.")
+]
+TestSplit = Annotated[
+    str | None, typer.Option("--dataset-test-split", help="Split evaluation uses.")
+]
+TrainerName = Annotated[
+    str, typer.Option("--trainer", help="TRL trainer: sft, dpo, reward or kto.")
+]
+DeviceName = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:i.")]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        help="What this job may use of the device, such as 22GiB. Default: what is free.",
+    ),
+]
+Headroom = Annotated[
+    str | None,
+    typer.Option(
+        "--headroom",
+        help="Share of the memory kept free. Default: 5%; 15% of memory shared with the system.",
+    ),
+]
+ProbeTimeout = Annotated[str, typer.Option("--probe-timeout", help="Longest single probe.")]
+MinRetention = Annotated[
+    str,
+    typer.Option("--min-retention", help="Least share of label tokens a candidate must keep."),
+]
+Weights = Annotated[
+    str, typer.Option("--weights", help="What probes are built with: random or real weights.")
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="TRL option to fix, key=value; may be repeated."),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
 OutputFormat = Annotated[str, typer.Option("--format", help="table or json.")]
 
 

@@ -62,7 +62,7 @@ def accumulation_of(trial: TrialRecord) -> int:
 
 def predicted_of(trial: TrialRecord) -> str:
     """Return what was expected of a trial before it was probed; empty when nothing was."""
-    if trial.prediction is None:
+    if trial.prediction is None or trial.role not in LEARNED_FROM:
         return ""
     expected = trial.prediction
     return (

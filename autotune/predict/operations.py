@@ -13,6 +13,14 @@ from typing import Any
 from autotune.core.traced_step import Work, WorkKind
 
 _MATMUL = ("mm", "addmm", "addmm_", "bmm", "baddbmm", "addbmm", "_grouped_mm", "linear", "addmv")
+#: bitsandbytes' products with a packed weight: which argument that is, and its values per byte.
+_PACKED = {
+    "gemm_4bit": (1, 2),
+    "gemv_4bit": (1, 2),
+    "int8_linear_matmul": (1, 1),
+    "int8_scaled_mm": (1, 1),
+    "int8_mixed_scaled_mm": (2, 1),
+}
 _ATTENTION_FORWARD = "_scaled_dot_product_"
 _REDUCTIONS = (
     "sum",
@@ -77,7 +85,7 @@ _COPIES = (
     "select_backward",
 )
 _KINDS: dict[str, WorkKind] = {
-    **dict.fromkeys(_MATMUL, "matmul"),
+    **dict.fromkeys((*_MATMUL, *_PACKED), "matmul"),
     **dict.fromkeys(_REDUCTIONS, "reduction"),
     **dict.fromkeys(_GATHERS, "gather"),
     **dict.fromkeys(_COPIES, "copy"),
@@ -103,6 +111,9 @@ def flops_of(name: str, kind: WorkKind, shapes: Sequence[Sequence[int]], causal:
     Source: matrix products 2 m n k; attention as two such products forward and five backward
     (FlashAttention-2, arXiv 2307.08691, section 4.1), half of them where a mask is causal.
     """
+    if name in _PACKED:
+        weight, values = _PACKED[name]
+        return 2 * _numel(shapes[0][:-1]) * values * _numel(shapes[weight])
     if kind == "matmul":
         # addmm and its kin name what is added first
         left, right = shapes[-2:] if "add" in name else shapes[:2]

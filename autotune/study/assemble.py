@@ -20,6 +20,7 @@ from autotune.core.units import show_alike, show_bytes, show_ratio
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.protocol import Prepared
+from autotune.report.forecast_words import dominance
 from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
 from autotune.study.guard import words
 from autotune.study.strategy import cheapest
@@ -227,13 +228,15 @@ def require_fit(result: Result) -> None:
     assert cheap is not None
     ending = nearest[cheap.key].report.ending
     batch, length = cheap.get("per_device_train_batch_size"), cheap.get("max_length")
+    predicted = min(result.predictions, key=lambda p: p.peak_bytes, default=None)
+    most = "" if predicted is None else f"{dominance(predicted)} "
     raise NothingFits(
         f"nothing fits {show_bytes(limit)} ({show_bytes(result.budget.total_bytes)} less "
         f"{show_ratio(result.budget.headroom_ratio)} headroom): even batch {batch} at {length} "
         f"tokens needs more than {show_bytes(max(least, limit))}, and ended in phase "
         f"{ending.phase.value}.",
-        "Give it more --memory, a smaller max_length (--set max_length=...), a smaller model, or "
-        "--set dtype=bfloat16 (weights, gradients and optimizer states halve).",
+        f"{most}Give it more --memory, a smaller max_length (--set max_length=...), a smaller "
+        "model, or --set dtype=bfloat16 (weights, gradients and optimizer states halve).",
     )
 
 

@@ -142,6 +142,8 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         targets = row.get("lora_targets")
         if targets:
             options["lora_target_modules"] = _targets(targets)
+        if row.get("extra_trainable"):
+            options["lora_modules_to_save"] = ["embed_tokens", "lm_head"]
         options["use_dora"] = row["method"] == "dora"
         options["use_rslora"] = row["method"] == "rslora"
     if row.get("quant") == "bnb-nf4":

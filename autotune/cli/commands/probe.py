@@ -8,7 +8,25 @@ from typing import Annotated
 import typer
 
 from autotune.cli.files import new_file
-from autotune.cli.options import Config, Dataset, Model, OutputFormat, check_format, parse_sets
+from autotune.cli.options import (
+    Config,
+    Dataset,
+    DatasetConfig,
+    DeviceName,
+    Headroom,
+    Memory,
+    Model,
+    OutputFormat,
+    ProbeTimeout,
+    Seed,
+    Sets,
+    TestSplit,
+    TrainerName,
+    TrainSplit,
+    Weights,
+    check_format,
+    parse_sets,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -19,26 +37,14 @@ def register(app: typer.Typer) -> None:
 def probe(
     model: Model = None,
     dataset: Dataset = None,
-    dataset_config: Annotated[
-        str | None, typer.Option(help="Configuration of a hub data set.")
-    ] = None,
-    dataset_train_split: Annotated[str | None, typer.Option(help="Split to train on.")] = None,
-    dataset_test_split: Annotated[str | None, typer.Option(help="Split to evaluate on.")] = None,
-    trainer: Annotated[str, typer.Option(help="TRL trainer: sft.")] = "sft",
+    dataset_config: DatasetConfig = None,
+    dataset_train_split: TrainSplit = None,
+    dataset_test_split: TestSplit = None,
+    trainer: TrainerName = "sft",
     config: Config = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="What this job may use of the device, such as 22GiB. Default: what is free."
-        ),
-    ] = None,
-    headroom: Annotated[
-        str | None,
-        typer.Option(
-            help="Share of the memory kept free. Default: 5%; 15% of memory shared with the system."
-        ),
-    ] = None,
+    device: DeviceName = "auto",
+    memory: Memory = None,
+    headroom: Headroom = None,
     repeats: Annotated[
         int,
         typer.Option(
@@ -47,13 +53,10 @@ def probe(
             min=1,
         ),
     ] = 3,
-    probe_timeout: Annotated[str, typer.Option(help="Longest single probe.")] = "2m",
-    weights: Annotated[str, typer.Option(help="random or real weights.")] = "random",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="TRL option to replace, key=value; may be repeated."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    probe_timeout: ProbeTimeout = "2m",
+    weights: Weights = "random",
+    set_: Sets = None,
+    seed: Seed = 0,
     out: Annotated[
         str | None, typer.Option(help="File the result document is written to.", metavar="FILE")
     ] = None,

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import Config, Dataset, Model, check_format, parse_sets
+from autotune.cli.options import (
+    Config,
+    Dataset,
+    DatasetConfig,
+    MinRetention,
+    Model,
+    Seed,
+    Sets,
+    TestSplit,
+    TrainerName,
+    TrainSplit,
+    check_format,
+    parse_sets,
+)
 
 if TYPE_CHECKING:
     from autotune.core.length_report import LengthReport
@@ -26,27 +39,18 @@ def register(app: typer.Typer) -> None:
 def profile(
     model: Model = None,
     dataset: Dataset = None,
-    dataset_config: Annotated[
-        str | None, typer.Option(help="Configuration of a hub data set.")
-    ] = None,
-    dataset_train_split: Annotated[str | None, typer.Option(help="Split to look at.")] = None,
-    dataset_test_split: Annotated[
-        str | None, typer.Option(help="Taken as `run` takes it; not looked at.")
-    ] = None,
-    trainer: Annotated[str, typer.Option(help="TRL trainer: sft, dpo, reward or kto.")] = "sft",
+    dataset_config: DatasetConfig = None,
+    dataset_train_split: TrainSplit = None,
+    dataset_test_split: TestSplit = None,
+    trainer: TrainerName = "sft",
     config: Config = None,
-    min_retention: Annotated[
-        str, typer.Option(help="Least share of label tokens the advice keeps.")
-    ] = "99%",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="TRL option, key=value; may be repeated."),
-    ] = None,
+    min_retention: MinRetention = "99%",
+    set_: Sets = None,
     sample: Annotated[
         int | None,
         typer.Option(help="Look at no more than this many rows. Default: all.", min=1),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the order padding is counted in.")] = 0,
+    seed: Seed = 0,
     output_format: Annotated[str, typer.Option("--format", help="table, json or html.")] = "table",
     out: Annotated[
         str | None, typer.Option(help="File to write instead of stdout.", metavar="FILE")

@@ -6,7 +6,26 @@ from typing import Annotated
 
 import typer
 
-from autotune.cli.options import Config, Dataset, Model, OutputFormat, check_format, parse_sets
+from autotune.cli.options import (
+    Config,
+    Dataset,
+    DatasetConfig,
+    DeviceName,
+    Headroom,
+    Memory,
+    MinRetention,
+    Model,
+    OutputFormat,
+    ProbeTimeout,
+    Seed,
+    Sets,
+    TestSplit,
+    TrainerName,
+    TrainSplit,
+    Weights,
+    check_format,
+    parse_sets,
+)
 from autotune.intake.request import DEFAULT_TRIALS
 
 
@@ -18,33 +37,19 @@ def register(app: typer.Typer) -> None:
 def run(
     model: Model = None,
     dataset: Dataset = None,
-    dataset_config: Annotated[
-        str | None, typer.Option(help="Configuration of a hub data set.")
-    ] = None,
-    dataset_train_split: Annotated[str | None, typer.Option(help="Split to train on.")] = None,
-    dataset_test_split: Annotated[str | None, typer.Option(help="Split to evaluate on.")] = None,
-    trainer: Annotated[str, typer.Option(help="TRL trainer: sft.")] = "sft",
+    dataset_config: DatasetConfig = None,
+    dataset_train_split: TrainSplit = None,
+    dataset_test_split: TestSplit = None,
+    trainer: TrainerName = "sft",
     config: Config = None,
     space: Annotated[
         str | None, typer.Option(help="Search space: a name or a YAML file.", metavar="NAME|FILE")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:i.")] = "auto",
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="What this job may use of the device, such as 22GiB. Default: what is free."
-        ),
-    ] = None,
-    headroom: Annotated[
-        str | None,
-        typer.Option(
-            help="Share of the memory kept free. Default: 5%; 15% of memory shared with the system."
-        ),
-    ] = None,
+    device: DeviceName = "auto",
+    memory: Memory = None,
+    headroom: Headroom = None,
     objective: Annotated[str, typer.Option(help="throughput, memory or length.")] = "throughput",
-    min_retention: Annotated[
-        str, typer.Option(help="Least share of label tokens a candidate must keep.")
-    ] = "99%",
+    min_retention: MinRetention = "99%",
     effective_batch: Annotated[
         int | None, typer.Option(help="Sequences per update. Default: the config's own.", min=1)
     ] = None,
@@ -55,7 +60,7 @@ def run(
             help="Longest search, such as 10m; confirming and verifying the winner come after."
         ),
     ] = None,
-    probe_timeout: Annotated[str, typer.Option(help="Longest single probe.")] = "2m",
+    probe_timeout: ProbeTimeout = "2m",
     allow: Annotated[
         str | None,
         typer.Option(
@@ -63,14 +68,11 @@ def run(
             "effective-batch."
         ),
     ] = None,
-    weights: Annotated[str, typer.Option(help="random or real weights in probes.")] = "random",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="TRL option to fix, key=value; may be repeated."),
-    ] = None,
+    weights: Weights = "random",
+    set_: Sets = None,
     storage: Annotated[str | None, typer.Option(help="Optuna storage URL.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    seed: Seed = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be tried; probe nothing.")
     ] = False,

@@ -94,17 +94,19 @@ class _Clock:
             torch.cuda.synchronize()
 
 
-class _Counter(TorchDispatchMode):
-    """Count operations."""
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Count operations that compute or copy; views cost the host little and are part of them."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.operations = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        self.operations += 1
+        returned = func._schema.returns
+        views = bool(returned) and all(r.alias_info and not r.alias_info.is_write for r in returned)
+        self.operations += not views
         return func(*args, **(kwargs or {}))
 
 
