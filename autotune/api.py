@@ -6,6 +6,7 @@ import dataclasses
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,7 @@ from autotune.spaces.load import find_space, read_space, space_hash
 from autotune.spaces.schema import Space
 from autotune.study.assemble import Run, assemble, require_fit
 from autotune.study.budget import budget_of, budget_remark
+from autotune.study.foresight import Foresight, rates_here, trace_candidates
 from autotune.study.plan import EvalRows
 from autotune.study.search import Search
 from autotune.study.session import Limits
@@ -276,7 +278,11 @@ class _Run:
             out_dir=str(self._out_dir.resolve()),
             notices=plan.notices,
         )
-        make = Search if self._repeats is None else partial(Single, repeats=self._repeats)
+        make = (
+            partial(Search, look_ahead=partial(self._look_ahead, plan, runner))
+            if self._repeats is None
+            else partial(Single, repeats=self._repeats)
+        )
         self._search = make(
             facts=plan.facts,
             space=plan.space,
@@ -290,6 +296,28 @@ class _Run:
             eval_rows=_eval_rows(plan.prepared),
             has_weights=plan.prepared.model.has_weights,
         )
+
+    def _look_ahead(
+        self, plan: Plan, runner: Runner, candidates: Sequence[Candidate], seconds: float
+    ) -> Foresight | None:
+        """Have candidates traced; a tracer that fails costs the predictions and not the run."""
+        self._watch.stage(f"predicting {len(candidates)} candidates (steps on fake tensors)")
+        versions = plan.prepared.environment.versions
+        try:
+            rates = rates_here(plan.prepared.device, versions["torch"], cache_dir(), runner)
+            foreseen, _ = trace_candidates(
+                candidates,
+                plan.facts,
+                plan.prepared.model.model_dir,
+                runner,
+                seconds=seconds,
+                tick=self._watch.tick,
+                tell=self._watch.progress,
+            )
+        except ToolFailure as error:
+            self._watch.stage(f"no predictions: {error.message}")
+            return None
+        return Foresight(plan.facts, rates, foreseen) if foreseen else None
 
     def _go(self) -> Result:
         assert self._search is not None
@@ -313,6 +341,8 @@ class _Run:
             speedup=self._search.speedup,
             seconds=self._earlier_s + time.monotonic() - self._start,
             interrupted=interrupted,
+            predictions=self._search.predictions(),
+            gated=self._search.gated(),
         )
         if self._repeats is not None:
             return alone(result, self._search.speedup)

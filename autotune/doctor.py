@@ -1,7 +1,7 @@
 """Examines this machine: which ways of measuring work here, and what knobs lack.
 
 Proves by doing: a warm fork and a cold start both run a parallel matrix product, a cap on memory
-is set and must bite.
+is set and must bite. Measures how fast the devices are and keeps that for predictions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from pathlib import Path
 from autotune.core.environment import Device, Environment
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen
+from autotune.core.rates import Rates
 from autotune.intake.job import cache_dir
 from autotune.knobs.needs import PACKAGES
+from autotune.predict.devices.measured import write_rates
 from autotune.probe.finished import Finished
 from autotune.probe.launch import ColdLauncher, Launcher, WarmServer
 from autotune.probe.meters.driver import Driver, DriverRefused, Identity
@@ -58,12 +60,14 @@ class Diagnosis(Frozen):
         checks: what was tried.
         missing: optional packages that are absent, with the knobs that need them.
         cache_dir: folder of caches shared between runs.
+        rates: how fast the devices are; empty when that could not be measured.
     """
 
     environment: Environment
     checks: tuple[Check, ...]
     missing: tuple[str, ...]
     cache_dir: str
+    rates: tuple[Rates, ...] = ()
 
 
 def diagnose() -> Diagnosis:
@@ -76,12 +80,14 @@ def diagnose() -> Diagnosis:
         warm_dir, cold_dir = Path(folder) / "warm", Path(folder) / "cold"
         for made in (warm_dir, cold_dir):
             made.mkdir()
-        cold = _try(ColdLauncher(), cold_dir)
-        warm = _try(WarmServer(warm_dir), warm_dir)
-    found = [done.reply.environment for done in (warm, cold) if done.reply]
-    environment = next((e for e in found if e is not None), None)
+        cold = _try(ColdLauncher(), cold_dir, ())
+        warm = _try(WarmServer(warm_dir), warm_dir, ("auto", "cpu"))
+    replies = [done.reply for done in (warm, cold) if done.reply]
+    environment = next((r.environment for r in replies if r.environment is not None), None)
     if environment is None:
         raise ToolFailure("no measuring process can be started here.", "Is torch installed?")
+    rates = next((r.rates for r in replies if r.rates), ())
+    _keep(rates, environment)
     checks = [
         _start_check("warm probes (forked from a process that imported the libraries)", warm),
         _start_check("cold probes (a fresh process each)", cold),
@@ -105,7 +111,15 @@ def diagnose() -> Diagnosis:
         checks=tuple(checks),
         missing=tuple(missing),
         cache_dir=str(cache_dir()),
+        rates=rates,
     )
+
+
+def _keep(rates: tuple[Rates, ...], environment: Environment) -> None:
+    """Store measured rates where predictions look for them."""
+    by_name = {device.name: device for device in environment.devices}
+    for one in rates:
+        write_rates(cache_dir(), by_name[one.device], environment.versions["torch"], one)
 
 
 def gpu_checks(gpus: list[Device], driver: Driver) -> list[Check]:
@@ -132,22 +146,22 @@ def gpu_checks(gpus: list[Device], driver: Driver) -> list[Check]:
     return checks
 
 
-def _try(launcher: Launcher, folder: Path) -> Finished:
+def _try(launcher: Launcher, folder: Path, rates: tuple[str, ...]) -> Finished:
     with Runner(launcher, folder) as runner:
         try:
             if isinstance(launcher, WarmServer) and (unsafe := launcher.wait_ready()):
                 raise ToolFailure(unsafe)
-            return runner.run(
-                Request(spec=InspectSpec(matmul=True)), name="inspect", deadline_s=_DEADLINE_S
-            )
+            spec = InspectSpec(matmul=True, rates=rates)
+            return runner.run(Request(spec=spec), name="inspect", deadline_s=_DEADLINE_S)
         except ToolFailure as error:
             return Finished(1, False, 0.0, None, None, Path(str(error)))
 
 
 def _start_check(name: str, done: Finished) -> Check:
     works = done.reply is not None and done.reply.failure is None
-    if works:
-        detail = f"a process answered in {done.wall_seconds:.2f} s"
+    if done.reply is not None and works:
+        measured = ", rates measured" if done.reply.rates else ""
+        detail = f"a process answered in {done.wall_seconds:.2f} s{measured}"
     elif done.timed_out:
         detail = f"hung for {done.wall_seconds:.0f} s"
     else:

@@ -26,12 +26,12 @@ def _register() -> None:
         compare,
         doctor,
         emit,
+        predict,
         probe,
         profile,
         report,
         run,
         spaces,
-        stations,
     )
 
     run.register(app)
@@ -39,10 +39,10 @@ def _register() -> None:
     emit.register(app)
     report.register(app)
     compare.register(app)
+    predict.register(app)
     probe.register(app)
     profile.register(app)
     spaces.register(app)
-    stations.register(app)
 
 
 _register()

@@ -14,7 +14,15 @@ from rich.text import Text
 
 from autotune.api import Plan, Watcher
 from autotune.cli.row_progress import RowProgress
-from autotune.cli.words import accumulation_of, describe, pass_of, peak_of, speed_of
+from autotune.cli.words import (
+    accumulation_of,
+    describe,
+    misses_of,
+    pass_of,
+    peak_of,
+    predicted_of,
+    speed_of,
+)
 from autotune.core.candidate import Candidate
 from autotune.core.lengths import Lengths
 from autotune.core.outcome import Outcome
@@ -112,6 +120,7 @@ class LiveView(Watcher):
                 ending.outcome.value,
                 f"peak {peak_of(record)}",
                 f"{speed_of(record)} tok/s",
+                predicted_of(record),
                 ending.reason,
             ]
             self._console.print("  ".join(w for w in words if w), markup=False)
@@ -143,6 +152,9 @@ class LiveView(Watcher):
         if order:
             best = order[0]
             parts.append(f"best so far {describe(best.candidate, accumulation_of(best))}")
+        missed = misses_of(self._trials, self._plan.prepared.device)
+        if missed:
+            parts.append(missed)
         return " | ".join(parts)
 
 

@@ -26,6 +26,7 @@ _WORDS = {
     "tokenise": "tokenising rows",
     "measure": "measuring rows",
     "save": "saving rows",
+    "trace": "tracing steps",
 }
 #: Least seconds between two lines where there is no terminal.
 _BETWEEN_LINES_S = 10.0

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import median
+
 from autotune.core.candidate import Candidate
+from autotune.core.environment import Device
 from autotune.core.result import TrialRecord
 from autotune.core.units import show_bytes, show_duration
+from autotune.study.foresight import charged_bytes
+from autotune.study.session import LEARNED_FROM
 
 
 def describe(candidate: Candidate, accumulation: int | None = None) -> str:
@@ -59,3 +65,34 @@ def speed_of(trial: TrialRecord) -> str:
 def accumulation_of(trial: TrialRecord) -> int:
     """Return the gradient accumulation of a trial."""
     return int(trial.options.get("gradient_accumulation_steps", 1))
+
+
+def predicted_of(trial: TrialRecord) -> str:
+    """Return what was expected of a trial before it was probed; empty when nothing was."""
+    if trial.prediction is None or trial.role not in LEARNED_FROM:
+        return ""
+    expected = trial.prediction
+    return (
+        f"predicted {show_bytes(expected.peak_bytes)}, pass {show_duration(expected.score_seconds)}"
+    )
+
+
+def misses_of(trials: Sequence[TrialRecord], device: Device) -> str:
+    """Return by how much predictions were off, in the median; empty when there were none."""
+    peaks, times = [], []
+    for trial in trials:
+        expected, measured = trial.prediction, trial.report.measurement
+        if expected is None or measured is None or trial.estimate is None:
+            continue
+        if trial.role not in LEARNED_FROM:
+            continue
+        peak = charged_bytes(measured.peaks, device)
+        if peak:
+            peaks.append(abs(expected.peak_bytes / peak - 1.0))
+        times.append(abs(expected.score_seconds / trial.estimate.score_seconds - 1.0))
+    if not times or not peaks:
+        return ""
+    return (
+        f"predictions off by {median(peaks):.0%} in memory, {median(times):.0%} in time "
+        f"({len(times)} probes)"
+    )

@@ -12,6 +12,7 @@ from autotune.core.environment import Device, Environment
 from autotune.core.errors import BadInput
 from autotune.core.job import Budget, Frozen, Job
 from autotune.core.measurement import ProbeReport
+from autotune.core.prediction import Prediction
 from autotune.core.profile import DatasetProfile
 
 SCHEMA_VERSION = 1
@@ -75,6 +76,7 @@ class TrialRecord(Frozen):
         report: how the probe ended and what it measured.
         estimate: what that means for the whole data set; None when it did not fit.
         note: what should be known of it, e.g. that it mixes documents.
+        prediction: what was expected of it before it was probed; None when nothing was.
     """
 
     number: int
@@ -87,6 +89,7 @@ class TrialRecord(Frozen):
     report: ProbeReport
     estimate: Estimate | None = None
     note: str = ""
+    prediction: Prediction | None = None
 
 
 class Skipped(Frozen):
@@ -148,6 +151,10 @@ class Result(Frozen):
         pays_back_seconds: training time after which it has paid for itself; None if never.
         out_dir: folder the run wrote to.
         interrupted: whether the search was stopped early.
+        predictions: what is expected of every candidate that was traced, corrected by all probes,
+            fastest first; empty when tracing would not have paid.
+        gated: keys of candidates that were not probed because their prediction is beyond the
+            budget, its error band included.
     """
 
     schema_version: Literal[1] = 1
@@ -173,6 +180,8 @@ class Result(Frozen):
     pays_back_seconds: float | None = None
     out_dir: str
     interrupted: bool = False
+    predictions: tuple[Prediction, ...] = ()
+    gated: tuple[str, ...] = ()
     eval_profile: DatasetProfile | None = None
 
     def trial_of(self, key: str | None) -> TrialRecord | None:

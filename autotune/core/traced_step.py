@@ -53,6 +53,7 @@ class TracedStep(Frozen):
     Args:
         peak_bytes: most live bytes of the allocator over load, micro-steps and optimizer update.
         phase: when that is.
+        phase_bytes: most live bytes of each phase; the largest is the peak.
         split: bytes by component at the peak; they add up to ``peak_bytes``.
         held_bytes: live bytes between two updates.
         offloaded_bytes: most bytes kept in host memory instead of on the device.
@@ -63,6 +64,7 @@ class TracedStep(Frozen):
 
     peak_bytes: int = Field(ge=0)
     phase: StepPhase
+    phase_bytes: dict[StepPhase, int] = {}
     split: dict[Component, int]
     held_bytes: int = Field(ge=0)
     offloaded_bytes: int = Field(default=0, ge=0)

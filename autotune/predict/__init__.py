@@ -1,1 +1,1 @@
-"""Numbers that are not measured; not built yet in this version."""
+"""Numbers that are not measured: the step traced on fake tensors, without weights or a GPU."""

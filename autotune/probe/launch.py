@@ -21,6 +21,9 @@ from autotune.knobs.isolation import CHILD_ENV, LAUNCHER_ENV
 from autotune.knobs.variables import merge_env
 from autotune.probe.documents import LOG_FILE
 
+#: The module every measuring process runs.
+ENTRY = "autotune.child"
+
 
 class Launched(Protocol):
     """A measuring process that was started."""
@@ -90,7 +93,7 @@ class ColdLauncher:
         with (request.parent / LOG_FILE).open("ab") as log:
             process = subprocess.Popen(
                 [
-                    *[sys.executable, "-m", "autotune.probe.child", "--once"],
+                    *[sys.executable, "-m", ENTRY, "--once"],
                     *[str(self._lifeline.read_fd), str(request)],
                 ],
                 stdin=subprocess.DEVNULL,
@@ -142,7 +145,7 @@ class WarmServer:
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *[sys.executable, "-m", "autotune.probe.child", "--serve"],
+                    *[sys.executable, "-m", ENTRY, "--serve"],
                     str(self._lifeline.read_fd),
                 ],
                 stdin=subprocess.PIPE,

@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from autotune.core.environment import Environment
+from autotune.core.environment import Device, Environment
 from autotune.core.equivalence import Compared
 from autotune.core.job import Frozen, Job, Trainer
 from autotune.core.measurement import Measurement
 from autotune.core.outcome import Phase
+from autotune.core.rates import Rates
+from autotune.core.traced_step import TracedStep
 from autotune.probe.prepared import Prepared
 
 SCHEMA_VERSION = 1
@@ -144,6 +146,8 @@ class PrepareSpec(Frozen):
         demo_model: the job's model is the embedded demo; build it at that path when missing.
         sample_rows: most rows to prepare; None prepares all, of a stream a bounded number.
         train_only: only look at the train rows: nothing will be emitted from them.
+        target: a device that is not here and that everything is resolved for; None takes
+            ``device``.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -154,6 +158,7 @@ class PrepareSpec(Frozen):
     demo_model: bool = False
     sample_rows: int | None = None
     train_only: bool = False
+    target: Device | None = None
 
 
 class InspectSpec(Frozen):
@@ -161,13 +166,42 @@ class InspectSpec(Frozen):
 
     Args:
         matmul: run a parallel matrix product, which hangs where forking is unsafe.
+        rates: devices whose rates are measured, named as ``--device`` names them.
     """
 
     kind: Literal["inspect"] = "inspect"
     matmul: bool = False
+    rates: tuple[str, ...] = ()
 
 
-Spec = Annotated[ProbeSpec | GuardSpec | PrepareSpec | InspectSpec, Field(discriminator="kind")]
+class TraceSpec(Frozen):
+    """Follow steps on fake tensors, without weights and without the device they are for.
+
+    Args:
+        requests: what is traced, as the tracer's own documents (`autotune.predict.request`).
+        seconds: no trace is begun after this long; those that are left are refused.
+    """
+
+    kind: Literal["trace"] = "trace"
+    requests: tuple[dict[str, Any], ...]
+    seconds: float
+
+
+class Trace(Frozen):
+    """The answer to one request of a `TraceSpec`.
+
+    Args:
+        step: the traced step; None when it cannot be traced.
+        refusal: why not, one sentence.
+    """
+
+    step: TracedStep | None = None
+    refusal: str = ""
+
+
+Spec = Annotated[
+    ProbeSpec | GuardSpec | PrepareSpec | InspectSpec | TraceSpec, Field(discriminator="kind")
+]
 
 
 class Request(Frozen):
@@ -212,4 +246,6 @@ class Reply(Frozen):
     measurement: Measurement | None = None
     prepared: Prepared | None = None
     environment: Environment | None = None
+    rates: tuple[Rates, ...] = ()
+    traces: tuple[Trace, ...] = ()
     compared: Compared | None = None

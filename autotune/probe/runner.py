@@ -30,7 +30,17 @@ from autotune.probe.phase_file import read_phase
 from autotune.probe.prepared import Prepared
 from autotune.probe.prober import Tick
 from autotune.probe.process_tree import end_tree, rss_bytes, signal_group
-from autotune.probe.protocol import GuardSpec, InspectSpec, PrepareSpec, ProbeSpec, Reply, Request
+from autotune.probe.progress import and_progress
+from autotune.probe.protocol import (
+    GuardSpec,
+    InspectSpec,
+    PrepareSpec,
+    ProbeSpec,
+    Reply,
+    Request,
+    Trace,
+    TraceSpec,
+)
 
 _POLL_SECONDS = 0.05
 
@@ -167,6 +177,36 @@ class Runner:
         """
         return self._answer(self.run(Request(spec=spec), name="inspect", deadline_s=deadline_s))
 
+    def trace(
+        self,
+        spec: TraceSpec,
+        *,
+        deadline_s: float,
+        tick: Tick,
+        tell: Callable[[str, int, int], None],
+    ) -> tuple[Trace, ...]:
+        """Follow steps on fake tensors.
+
+        Args:
+            spec: what to trace, and for how long.
+            deadline_s: seconds after which the process tree is ended.
+            tick: called about 20 times a second with the seconds passed.
+            tell: called with what is being done, how many are done, and how many there are.
+
+        Returns:
+            An answer per request.
+
+        Raises:
+            ToolFailure: the process failed.
+        """
+        name = "trace"
+        told = and_progress(self._folder(name), tick, tell)
+        done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=told)
+        return self._answer(done).traces
+
+    def _folder(self, name: str) -> Path:
+        return self._work_dir / "probes" / name
+
     def _answer(self, done: Finished) -> Reply:
         if done.timed_out:
             raise ToolFailure(
@@ -197,7 +237,7 @@ class Runner:
 
         Whatever interrupts this call ends the process tree first.
         """
-        folder = self._work_dir / "probes" / name
+        folder = self._folder(name)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         request_file = folder.resolve() / REQUEST_FILE

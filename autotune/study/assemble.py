@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from autotune.core.about import __version__
@@ -13,11 +14,13 @@ from autotune.core.job import Budget, Job
 from autotune.core.measurement import ProbeReport
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
+from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
 from autotune.core.units import show_alike, show_bytes, show_duration, show_ratio
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.prepared import Prepared
+from autotune.report.forecast_words import dominance
 from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
 from autotune.study.guard import words
 from autotune.study.strategy import cheapest
@@ -58,6 +61,8 @@ def assemble(
     speedup: Ratio | None,
     seconds: float,
     interrupted: bool,
+    predictions: Sequence[Prediction] = (),
+    gated: Mapping[str, Prediction] = MappingProxyType({}),
 ) -> Result:
     """Return the result of a run, finished or not.
 
@@ -67,6 +72,8 @@ def assemble(
         speedup: best against reference, once both were measured in turns.
         seconds: what the search cost so far.
         interrupted: whether it was stopped early.
+        predictions: what is expected of candidates, fastest first.
+        gated: what was not probed because of its prediction, by key.
     """
     against = reference(trials)
     best, because = choice(trials, speedup, run.facts.job.objective)
@@ -87,14 +94,31 @@ def assemble(
         verification=_verification(trials, best),
         equivalence=words(best, against, trials, run.facts),
         speedup=speedup,
-        skipped=run.skipped,
+        skipped=(*_not_probed(gated, run.budget), *run.skipped),
         overrides=_overrides(run.job.options),
         notices=(*_findings(trials, run), *_of_best(best), *run.notices),
         search_seconds=seconds,
         pays_back_seconds=_pays_back(seconds, speedup),
         out_dir=run.out_dir,
         interrupted=interrupted,
+        predictions=tuple(predictions),
+        gated=tuple(gated),
     )
+
+
+def _not_probed(gated: Mapping[str, Prediction], budget: Budget) -> list[Skipped]:
+    """Say in one line what was not probed because it is predicted not to fit."""
+    if not gated:
+        return []
+    least = min(p.low_bytes for p in gated.values())
+    return [
+        Skipped(
+            what="predicted not to fit",
+            reason=f"predicted to need {show_bytes(least)} or more, beyond the "
+            f"{show_bytes(budget.usable_bytes)} that may be used, whatever the error",
+            count=len(gated),
+        )
+    ]
 
 
 def _with_eval_batch(
@@ -232,13 +256,15 @@ def require_fit(result: Result) -> None:
     assert cheap is not None
     ending = nearest[cheap.key].report.ending
     batch, length = cheap.get("per_device_train_batch_size"), cheap.get("max_length")
+    predicted = min(result.predictions, key=lambda p: p.peak_bytes, default=None)
+    most = "" if predicted is None else f"{dominance(predicted)} "
     raise NothingFits(
         f"nothing fits {show_bytes(limit)} ({show_bytes(result.budget.total_bytes)} less "
         f"{show_ratio(result.budget.headroom_ratio)} headroom): even batch {batch} at {length} "
         f"tokens needs more than {show_bytes(max(least, limit))}, and ended in phase "
         f"{ending.phase.value}.",
-        "Give it more --memory, a smaller max_length (--set max_length=...), a smaller model, or "
-        "--set dtype=bfloat16 (weights, gradients and optimizer states halve).",
+        f"{most}Give it more --memory, a smaller max_length (--set max_length=...), a smaller "
+        "model, or --set dtype=bfloat16 (weights, gradients and optimizer states halve).",
     )
 
 

@@ -9,9 +9,10 @@ import numpy as np
 from autotune.core.candidate import Candidate
 from autotune.core.measurement import Measurement
 from autotune.core.result import Estimate
-from autotune.core.shapes import Shapes, shapes_of_pass
+from autotune.core.shapes import Shapes
 from autotune.core.time_model import fit
 from autotune.knobs.facts import Facts
+from autotune.knobs.passes import pass_shapes
 from autotune.knobs.rules import retention
 from autotune.knobs.translate import Settings
 
@@ -95,22 +96,3 @@ def passes(settings: Settings, facts: Facts, updates: int) -> float:
     if steps > 0:
         return steps / max(1, updates)
     return float(facts.option("num_train_epochs") or 1.0)
-
-
-def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shapes:
-    """Return the micro-batches one pass over the data set has under a candidate."""
-    length = candidate.get("max_length")
-    multiple = candidate.get("pad_to_multiple_of")
-    order = candidate.get("train_sampling_strategy", facts.option("train_sampling_strategy"))
-    return shapes_of_pass(
-        facts.lengths,
-        batch=int(candidate.get("per_device_train_batch_size") or 1),
-        max_length=None if length is None else int(length),
-        packing=str(candidate.get("packing", "none")),
-        padding_free=bool(candidate.get("padding_free", False)),
-        pad_to_multiple_of=None if multiple is None else int(multiple),
-        group_by_length=order == "group_by_length",
-        accumulation=settings.accumulation,
-        shards=facts.shards,
-        seed=facts.job.seed,
-    )

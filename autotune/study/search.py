@@ -1,4 +1,4 @@
-"""The search: baseline, first candidates, then what the sampler proposes; then the confirmation.
+"""The search: baseline, what is promising, then what the sampler proposes; then the confirmation.
 
 Reads as the order of events. What to try is in strategy.py and suggest.py, how a candidate is
 measured in session.py, what an ending means in objective.py and choose.py, what is kept in
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
 from autotune.core.outcome import Outcome, Phase
+from autotune.core.prediction import Fit, Prediction
 from autotune.core.result import TrialRecord
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
@@ -24,9 +26,10 @@ from autotune.study.choose import (
     reference,
     verification_of,
 )
+from autotune.study.foresight import Foresight
 from autotune.study.guard import guard_of, guard_spec, not_comparable
-from autotune.study.session import VERIFICATION_TIMES, Session
-from autotune.study.strategy import cheapest, first_candidates
+from autotune.study.session import LEARNED_FROM, VERIFICATION_TIMES, Session
+from autotune.study.strategy import first_candidates, promising, smallest, tracing_seconds
 from autotune.study.suggest import Seen, propose
 from autotune.study.uninterrupted import uninterrupted
 
@@ -36,9 +39,20 @@ CONFIRMATION_ROUNDS = 3
 MOST_CONFIRMATION_ROUNDS = 6
 
 
+#: Most promising candidates probed before the sampler, which models nothing earlier, has its turn.
+_FIRST = 6
+
+
 @dataclass
 class Search(Session):
-    """One search over an enumerated space; its fields are the session's."""
+    """One search over an enumerated space; its other fields are the session's.
+
+    Args:
+        look_ahead: has candidates traced for so many seconds and returns what is expected of
+            them, None when it cannot; None never does.
+    """
+
+    look_ahead: Callable[[Sequence[Candidate], float], Foresight | None] | None = None
 
     def run(self) -> None:
         """Search until the limits are reached or everything was probed; fills ``trials``.
@@ -51,22 +65,59 @@ class Search(Session):
         own = canonical(user_candidate(self.facts), self.facts)
         while self._baseline_is_due():
             self.probe(own, "baseline")
+        self._foresee(own)
         if not self._fits(own):
-            least = cheapest(self.space.candidates)
+            least = smallest(self.space.candidates, self.predictions())
             if least is not None and least.key not in self._visited():
                 self.probe(least, "search")
             if least is not None and self._does_not_fit(least) and self._does_not_fit(own):
                 return  # nothing can be expected to fit: say so instead of trying the rest
-        queue += first_candidates(self.space.candidates, own, self.facts)
+        if self.foresight is None:
+            queue += first_candidates(self.space.candidates, own, self.facts)
         while self._may_go_on():
-            visited = self._visited()
-            queue = [c for c in (*self._disturbed(), *queue) if c.key not in visited]
-            candidate = queue.pop(0) if queue else self._proposal(visited)
+            done = self._visited() | set(self.gated())
+            queue = [c for c in (*self._disturbed(), *queue) if c.key not in done]
+            candidate = queue.pop(0) if queue else self._next(done)
             if candidate is None:
                 break
             self.probe(candidate, "search")
+        self._keep_gated()
         self.confirm()
         self.verify()
+
+    def gated(self) -> dict[str, Prediction]:
+        """Return, by key, what is not probed: predicted not to fit, the error band included."""
+        visited = self._visited()
+        return {
+            p.candidate.key: p
+            for p in self.predictions()
+            if p.candidate.key not in visited and p.fit(self.budget) is Fit.HOPELESS
+        }
+
+    def _foresee(self, own: Candidate) -> None:
+        """Have the candidates traced where that pays, and take in what was probed already."""
+        seconds = tracing_seconds(self.trials, self.limits.trials)
+        if self.look_ahead is None or seconds is None:
+            return
+        everything = {c.key: c for c in (own, *self.space.candidates)}
+        self.foresight = self.look_ahead(list(everything.values()), seconds)
+        for trial in self.trials:
+            if self.foresight is not None and trial.role in LEARNED_FROM:
+                self.foresight.learn(trial.candidate, trial.report)
+
+    def _keep_gated(self) -> None:
+        """Tell Optuna what was not probed, with the peak it was predicted to need."""
+        for key, prediction in self.gated().items():
+            params = {n: self._searched(prediction.candidate, n) for n in self.space.choices}
+            self.store.pruned(params, self.space.choices, key, prediction.peak_bytes)
+
+    def _next(self, done: set[str]) -> Candidate | None:
+        """Return the most promising candidate, and in every second turn the sampler's."""
+        taken = sum(t.role == "search" for t in self.trials)
+        best = promising(self.predictions(), self.budget, self.objective, done)
+        if best is not None and (taken < _FIRST or taken % 2 == 0):
+            return best
+        return self._proposal(done)
 
     def verify(self) -> None:
         """Look at the chosen candidate for longer; one that fails gives way to the next.

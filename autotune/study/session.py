@@ -16,6 +16,7 @@ from autotune.core.errors import EnvironmentUnable
 from autotune.core.job import Budget, Objective
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Ending, Outcome, Phase
+from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, TrialRecord
 from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
@@ -27,6 +28,7 @@ from autotune.probe.prober import Prober
 from autotune.probe.protocol import ProbeSpec
 from autotune.spaces.enumerate import Enumerated
 from autotune.study.choose import score
+from autotune.study.foresight import Foresight
 from autotune.study.objective import estimate
 from autotune.study.plan import EvalRows, probe_spec, verification
 from autotune.study.storage import Store
@@ -34,6 +36,8 @@ from autotune.study.uninterrupted import uninterrupted
 
 #: As many probes may die of one cause that is not memory before the search stops (DESIGN.md 5.12).
 SAME_CAUSE_LIMIT = 3
+#: Roles of probes predictions are corrected from: each candidate once.
+LEARNED_FROM = ("baseline", "search")
 #: A verification runs ten times the updates of a probe and times none: it gets more time.
 VERIFICATION_TIMES = 5
 
@@ -82,6 +86,7 @@ class Session:
         observer: watches.
         eval_rows: rows the user's config evaluates on; None when it does not.
         has_weights: whether the model's real weights lie in ``model_dir``.
+        foresight: what is expected of candidates; None when they were not traced.
     """
 
     facts: Facts
@@ -95,6 +100,7 @@ class Session:
     observer: Observer
     eval_rows: EvalRows | None = None
     has_weights: bool = False
+    foresight: Foresight | None = None
     trials: list[TrialRecord] = field(default_factory=list)
     speedup: Ratio | None = None
     _start: float = field(default_factory=time.monotonic)
@@ -108,6 +114,14 @@ class Session:
     def real_weights(self) -> Literal["random", "real"]:
         """``real`` when the weights are at hand, else what the job asks for (DESIGN.md 5.11)."""
         return "real" if self.has_weights else self.facts.job.weights
+
+    def predictions(self) -> list[Prediction]:
+        """Return what is expected of every traced candidate, fastest first."""
+        return [] if self.foresight is None else self.foresight.all()
+
+    def gated(self) -> dict[str, Prediction]:
+        """Return, by key, what is not probed because of its prediction."""
+        return {}
 
     def probe(self, candidate: Candidate, role: str, *, eval_batch: int = 1) -> TrialRecord:
         translated = settings(candidate, self.facts)
@@ -133,6 +147,7 @@ class Session:
         if role == "search" and refused.valid:  # what a rule is against never becomes a trial
             params = {n: self._searched(candidate, n) for n in self.space.choices}
             stored = self.store.begin(params, self.space.choices, candidate.key)
+        expected = None if self.foresight is None else self.foresight.of(candidate)
         self.observer.started(candidate, role)
         try:
             report = (
@@ -161,7 +176,10 @@ class Session:
                 if fits and measured is not None
                 else None
             ),
+            prediction=expected,
         )
+        if self.foresight is not None and role in LEARNED_FROM:
+            self.foresight.learn(candidate, report)
         with uninterrupted():
             self.trials.append(record)
             self.store.finish(stored, record, *self._verdict(record))

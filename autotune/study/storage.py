@@ -158,7 +158,7 @@ class Store:
         key: str,
         predicted_peak_bytes: int,
     ) -> None:
-        """Note a candidate that was not measured because its prediction says that it cannot fit.
+        """Note, once, a candidate that was not measured because it is predicted not to fit.
 
         Args:
             params: choice of every searched knob.
@@ -166,6 +166,10 @@ class Store:
             key: the candidate's key.
             predicted_peak_bytes: the peak it was predicted to need.
         """
+        patiently = self._database.patiently
+        known = patiently(lambda: self._study.get_trials(states=(self._states.PRUNED,)))
+        if any(trial.user_attrs.get("key") == key for trial in known):
+            return
         note = {"key": key, "outcome": "predicted", "predicted_peak_bytes": predicted_peak_bytes}
         trial = self._database.optuna.trial.create_trial(
             state=self._states.PRUNED,
@@ -173,7 +177,7 @@ class Store:
             distributions=self._distributions(choices),
             user_attrs=note,
         )
-        self._database.patiently(lambda: self._study.add_trial(trial))
+        patiently(lambda: self._study.add_trial(trial))
 
     def _distributions(self, choices: Mapping[str, tuple[Value, ...]]) -> dict[str, Any]:
         make = self._database.optuna.distributions.CategoricalDistribution

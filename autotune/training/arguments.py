@@ -6,6 +6,7 @@ Knows which dataclass owns an option; knows nothing of probes, candidates or fil
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ def isolated(trainer: Trainer, options: Mapping[str, Any], folder: Path) -> dict
         folder: the only folder it writes to.
     """
     known = option_owners(trainer)
-    kept = dict(options)
+    kept = copy.deepcopy(dict(options))  # trainers take keys out of nested ones
     for override in OVERRIDES:
         if override.option in known and (override.option in kept or override.value is not None):
             kept[override.option] = override.value

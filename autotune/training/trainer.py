@@ -27,6 +27,7 @@ def build_trainer(
     rows: Any,
     device: str,
     cls: Any | None = None,
+    tokenizer: Any | None = None,
 ) -> Any:
     """Construct the trainer for one candidate.
 
@@ -42,6 +43,7 @@ def build_trainer(
             (`autotune.dataset.trl_rows.PREPARED_COLUMNS`).
         device: torch device the model is made on.
         cls: a subclass of `trainer_class` to construct instead of it.
+        tokenizer: used instead of the one in ``model_dir``.
 
     Raises:
         BadInput: an option is unknown to the installed TRL.
@@ -62,9 +64,10 @@ def build_trainer(
         extra["ref_model"] = build_model(trainer, model_dir, kwargs=alike, **how)
         extra["ref_model"].load_state_dict(model.state_dict())
     arguments.training.model_init_kwargs = None
-    tokenizer = AutoTokenizer.from_pretrained(
-        model_dir, trust_remote_code=arguments.training.trust_remote_code
-    )
+    if tokenizer is None:
+        tokenizer = AutoTokenizer.from_pretrained(
+            model_dir, trust_remote_code=arguments.training.trust_remote_code
+        )
     return (cls or trainer_class(trainer))(
         model=model,
         args=arguments.training,

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 _PLANT = """\
 import sys
 
-if "autotune.probe.child" in getattr(sys, "orig_argv", ()):
+if "autotune.child" in getattr(sys, "orig_argv", ()):
     import torch
 {body}
 """

@@ -10,6 +10,7 @@ import typer
 from autotune.cli.options import OutputFormat, check_format
 
 if TYPE_CHECKING:
+    from autotune.core.rates import Rates
     from autotune.doctor import Diagnosis
 
 
@@ -48,11 +49,30 @@ def _lines(diagnosis: Diagnosis) -> list[str]:
             f"{show_bytes(device.total_bytes)}{cores}{extra}, "
             f"bf16 {'yes' if device.bf16 else 'no'}"
         )
+    lines += [f"rates     {line}" for one in diagnosis.rates for line in _rates_lines(one)]
     for check in diagnosis.checks:
         lines.append(f"{'ok' if check.works else 'no':<9} {check.name}: {check.detail}")
     lines += [f"missing   {m}" for m in diagnosis.missing]
     lines += [f"note      {n}" for n in environment.notices]
     lines.append(f"cache     {_home(diagnosis.cache_dir)}")
+    return lines
+
+
+def _rates_lines(rates: Rates) -> list[str]:
+    from autotune.core.rates import ANY
+
+    products = ", ".join(
+        f"{dtype} {max(curve.per_s) / 1e9:,.0f} GFLOP/s"
+        for dtype, curve in rates.flops["matmul"].items()
+    )
+    memory = rates.moved["elementwise"]["float32"].per_s[-1]
+    lines = [
+        f"{rates.device}: matrix products {products}; memory {memory / 1e9:,.0f} GB/s; "
+        f"{(rates.launch_seconds + rates.dispatch_seconds) * 1e6:.1f} us per operation"
+    ]
+    if "host_copy" in rates.moved:
+        link = rates.moved["host_copy"][ANY].per_s[0]
+        lines.append(f"{rates.device}: host link {link / 1e9:,.1f} GB/s")
     return lines
 
 

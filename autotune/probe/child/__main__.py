@@ -1,67 +1,91 @@
-"""Entry of every measuring process: ``python -m autotune.probe.child``.
+"""The measuring process: as warm server, or for one request.
 
 ``--serve FD`` is the warm server; ``--once FD REQUEST`` does one request in a fresh process. FD is
 the reading end of the parent's pipe. This is the child's outermost frame: every exception becomes
-a `Failure` in the reply.
+a `Failure` in the reply. It is started through ``autotune.child``, which also knows the tracer.
 """
 
 from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
 from autotune.core.outcome import Phase
 from autotune.probe.child.lifeline import adopt_orphans, watch
 from autotune.probe.documents import REPLY_FILE, read_request, write_document
-from autotune.probe.protocol import Failure, GuardSpec, InspectSpec, PrepareSpec, ProbeSpec, Reply
+from autotune.probe.protocol import (
+    Failure,
+    GuardSpec,
+    InspectSpec,
+    PrepareSpec,
+    ProbeSpec,
+    Reply,
+    TraceSpec,
+)
 
 _TRACEBACK_CHARS = 6000
 
+Tracer = Callable[[TraceSpec, Path], Reply]
 
-def main(arguments: list[str]) -> int:
-    """Run as server or for one request."""
+
+def main(arguments: list[str], tracer: Tracer) -> int:
+    """Run as server or for one request.
+
+    Args:
+        arguments: of the command line.
+        tracer: answers requests to trace, which this package knows nothing of.
+    """
     from autotune.probe.child.serve import import_libraries, serve
 
     mode, lifeline = arguments[0], int(arguments[1])
     if mode == "--serve":
-        serve(lifeline, work)
+        serve(lifeline, partial(work, tracer=tracer))
     # No parent-death signal here: it would end this process before `watch` can end its group.
     adopt_orphans()
     watch(lifeline)
     import_libraries()  # before memory is measured, as in a warm child
-    return work(Path(arguments[2]))
+    return work(Path(arguments[2]), tracer)
 
 
-def work(request_file: Path) -> int:
+def work(request_file: Path, tracer: Tracer) -> int:
     """Answer one request; never raises.
 
     Args:
         request_file: the request; the reply is written beside it.
+        tracer: answers requests to trace.
 
     Returns:
         0 when the reply holds what was asked for, 1 when it holds a failure.
     """
     request = read_request(request_file)
-    spec = request.spec
+    spec, work_dir = request.spec, request_file.parent
     if isinstance(spec, ProbeSpec):
-        reply = _probe(spec, request_file.parent)
+        reply = _probe(spec, work_dir)
     elif isinstance(spec, GuardSpec):
-        reply = _guard(spec, request_file.parent)
+        reply = _guard(spec, work_dir)
     else:
-        reply = _answer(spec)
+        reply = _answer(spec, work_dir, tracer)
     write_document(request_file.with_name(REPLY_FILE), reply)
     return 0 if reply.failure is None else 1
 
 
-def _answer(spec: PrepareSpec | InspectSpec) -> Reply:
-    from autotune.probe.child.inspect import inspect_environment
+def _answer(spec: PrepareSpec | InspectSpec | TraceSpec, work_dir: Path, tracer: Tracer) -> Reply:
+    from autotune.probe.child.inspect import choose_device, inspect_environment
     from autotune.probe.child.prepare import run_prepare
+    from autotune.probe.child.rates import measure_rates
 
     try:
+        if isinstance(spec, TraceSpec):
+            return tracer(spec, work_dir)
         if isinstance(spec, InspectSpec):
-            return Reply(environment=inspect_environment(matmul=spec.matmul))
+            environment = inspect_environment(matmul=spec.matmul)
+            devices = dict.fromkeys(choose_device(environment, name) for name in spec.rates)
+            rates = tuple(measure_rates(device) for device in devices)
+            return Reply(environment=environment, rates=rates)
         return Reply(prepared=run_prepare(spec))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
         return Reply(failure=_failure(error, Phase.LOAD, 0))
@@ -113,7 +137,3 @@ def _failure(error: Exception, phase: Phase, step: int) -> Failure:
         hint=error.hint if isinstance(error, AutotuneError) else None,
         step=step,
     )
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

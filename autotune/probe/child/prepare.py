@@ -95,17 +95,20 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
 
         materialise_model(Path(job.model))
     environment = inspect_environment()
-    device = choose_device(environment, spec.device)
+    here = choose_device(environment, spec.device)
+    device = spec.target or here
+    # TRL asks the machine it runs on: precision of another device is not refused as the CPU's.
+    on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
     notices: list[str] = []
-    lacking = lacking_here(device)
-    options = _resolve_options(job, device, notices, environment.versions, lacking)
+    lacking = lacking_here(here)
+    options = _resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
     out_dir = Path(spec.out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     model, config = _model_facts(job, options, out_dir)
     from autotune.dataset.both_splits import prepare_job
     from autotune.training.arguments import build_arguments
 
-    extra = {"use_cpu": True} if device.kind == "cpu" else {}
+    extra = {"use_cpu": True} if on_cpu else {}
     defaults_of = build_arguments(job.trainer, {**options, **extra, "output_dir": str(out_dir)})
     defaults = _defaults(defaults_of.training) | _defaults(defaults_of.model)
     progress = ProgressFile(out_dir)
@@ -146,6 +149,8 @@ def _resolve_options(
     notices: list[str],
     versions: dict[str, str],
     lacking: dict[str, str],
+    *,
+    on_cpu: bool,
 ) -> dict[str, Any]:
     """Parse the user's options with TRL and resolve precision once for the device.
 
@@ -159,7 +164,7 @@ def _resolve_options(
     options = {k: v for k, v in options.items() if k not in LAUNCH_FIELDS}
     # TRL's default (bf16) is refused on a CPU unless it is told that the CPU is meant, and on a
     # GPU without bf16; precision is resolved here so that no probe fails for it.
-    on_cpu = {"use_cpu": True} if device.kind == "cpu" else {}
+    machine = {"use_cpu": True} if on_cpu else {}
     if "bf16" not in options and "fp16" not in options:
         if device.bf16:
             options["bf16"] = True
@@ -170,8 +175,8 @@ def _resolve_options(
                 f"{device.name} (compute capability {device.capability}) has no bf16: "
                 f"{'fp16' if half else 'float32'} is used and written into the config."
             )
-    parsed = parse_options(job.trainer, {**options, **on_cpu})
-    for name in on_cpu:
+    parsed = parse_options(job.trainer, {**options, **machine})
+    for name in machine:
         if name not in options:
             parsed.pop(name)
     _check_packages(parsed, lacking)

@@ -10,7 +10,6 @@ import pytest
 import typer
 
 from autotune.cli.app import app, main
-from autotune.cli.commands.stations import _STATIONS
 from autotune.cli.options import check_format, parse_sets
 from autotune.cli.signals import Terminated
 from autotune.core.errors import (
@@ -144,11 +143,10 @@ def test_without_a_command_the_help_is_shown(call: Any) -> None:
     assert call("--help") == (0, out, "")
 
 
-@pytest.mark.parametrize("verb", [*_STATIONS])
-def test_a_station_that_is_not_built_says_so_by_name(verb: str, call: Any) -> None:
-    code, out, err = call(verb, "--whatever", "x")
-    assert (4, "") == (code, out)
-    assert f"autotune {verb}" in err
+def test_an_unknown_gpu_is_bad_input_that_names_the_nearest(call: Any) -> None:
+    code, out, err = call("predict", "--gpu", "rtx-4009")
+    assert (2, "") == (code, out)
+    assert "did you mean 'rtx4090'" in err
 
 
 def test_spaces_are_listed_shown_and_checked(call: Any, tmp_path: Any) -> None:

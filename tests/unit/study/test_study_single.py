@@ -15,6 +15,7 @@ from autotune.core.result import Result
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
 from autotune.probe.fake_script import Pollutes, Raises, Script, always, at, out_of_memory
+from autotune.study.session import Session
 from autotune.study.single import Single, alone, reference_form, require_runs
 from tests.support.facts import GIB, GPU, facts_of
 from tests.support.results import gpu_result
@@ -27,7 +28,7 @@ OWN = canonical(user_candidate(FACTS), FACTS)
 def single(folder: Path, repeats: int, script: Script | None = None) -> Single:
     """Return the measurement of the user's own config, ready to run."""
     search = search_of(folder, FACTS, script=script)
-    known = {f.name: getattr(search, f.name) for f in dataclasses.fields(search) if f.init}
+    known = {f.name: getattr(search, f.name) for f in dataclasses.fields(Session) if f.init}
     return Single(**known, repeats=repeats)
 
 

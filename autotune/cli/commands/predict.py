@@ -1,0 +1,134 @@
+"""``autotune predict``: what fits a device and how fast it is, without probing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotune.cli.options import Config, Dataset, Model, OutputFormat, check_format, parse_sets
+
+if TYPE_CHECKING:
+    from autotune.core.prediction import Forecast
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("predict", help="Show what fits a GPU, and how fast it is, without running it.")(
+        predict
+    )
+
+
+def predict(
+    model: Model = None,
+    dataset: Dataset = None,
+    dataset_config: Annotated[
+        str | None, typer.Option(help="Configuration of a hub data set.")
+    ] = None,
+    dataset_train_split: Annotated[str | None, typer.Option(help="Split to train on.")] = None,
+    dataset_test_split: Annotated[
+        str | None, typer.Option(help="Taken as `run` takes it; not looked at.")
+    ] = None,
+    trainer: Annotated[str, typer.Option(help="TRL trainer: sft, dpo, reward or kto.")] = "sft",
+    config: Config = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(help="Device to predict for, such as rtx-4090 or h100. Default: this one."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="What this job may use of it, such as 22GiB. Default: all of it."),
+    ] = None,
+    headroom: Annotated[
+        str | None, typer.Option(help="Share of the memory kept free. Default: 5%.")
+    ] = None,
+    space: Annotated[
+        str | None,
+        typer.Option(
+            help="Name or file of a search space. Default: the trainer's own; with --config, that "
+            "config alone."
+        ),
+    ] = None,
+    min_retention: Annotated[
+        str, typer.Option(help="Least share of the label tokens to keep.")
+    ] = "99%",
+    effective_batch: Annotated[
+        int | None, typer.Option(help="Sequences per optimizer update. Default: the config's.")
+    ] = None,
+    allow: Annotated[str, typer.Option(help="Changes to allow, e.g. mixing,peft.")] = "",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="TRL option to replace, key=value; may be repeated."),
+    ] = None,
+    timeout: Annotated[str, typer.Option(help="Longest time spent on tracing.")] = "10m",
+    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    out: Annotated[
+        str | None,
+        typer.Option(help="Folder for forecast.json and forecast.html.", metavar="DIR"),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace these files.")] = False,
+    output_format: OutputFormat = "table",
+) -> None:
+    """Collect the options, call the use case and show what it found."""
+    check_format(output_format, ("table", "json"))
+    sets = parse_sets(set_ or [])
+    files = None if out is None else _files(Path(out).expanduser(), force=force)
+    from autotune.cli.console import err
+    from autotune.cli.console import out as stdout
+    from autotune.cli.forecast_view import print_forecast
+    from autotune.cli.row_progress import RowsView
+    from autotune.cli.signals import terminate_like_ctrl_c
+    from autotune.intake.request import Request
+    from autotune.predict_use import forecast, require_fit
+
+    request = Request(
+        model=model,
+        dataset=dataset,
+        dataset_config=dataset_config,
+        dataset_train_split=dataset_train_split,
+        dataset_test_split=dataset_test_split,
+        trainer=trainer,
+        config=config,
+        space=space,
+        memory=memory,
+        headroom=headroom,
+        min_retention=min_retention,
+        effective_batch=effective_batch,
+        allow=tuple(a for a in allow.split(",") if a),
+        timeout=timeout,
+        set_options=sets,
+        seed=seed,
+    )
+    terminate_like_ctrl_c()
+    with RowsView(err()) as view:
+        found = forecast(request, gpu=gpu, watcher=view)
+    if output_format == "json":
+        typer.echo(found.model_dump_json(indent=1))
+    else:
+        print_forecast(found, stdout())
+    if files is not None:
+        _write(found, files)
+        typer.echo(f"written to {files[1]}", err=output_format == "json")
+    require_fit(found)
+
+
+def _files(folder: Path, *, force: bool) -> tuple[Path, Path]:
+    """Return the document and the page of a folder.
+
+    Raises:
+        BadInput: one is there already and is not to be replaced.
+    """
+    from autotune.cli.files import new_file
+
+    names = ("forecast.json", "forecast.html")
+    document, page = (new_file(str(folder / name), force=force) for name in names)
+    return document, page
+
+
+def _write(found: Forecast, files: tuple[Path, Path]) -> None:
+    from autotune.cli.files import write_text
+    from autotune.report.forecast_page import render
+
+    write_text(str(files[0]), found.model_dump_json(indent=1) + "\n")
+    write_text(str(files[1]), render(found))

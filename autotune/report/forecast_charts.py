@@ -1,0 +1,173 @@
+"""The charts of a forecast: time against memory with its band, and what the peaks are made of."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from autotune.core.candidate import Candidate
+from autotune.core.prediction import Fit, Forecast, Prediction
+from autotune.core.units import show_bytes
+from autotune.report import palette
+from autotune.report.figure import (
+    Chart,
+    base_layout,
+    budget_marks,
+    checked,
+    is_near,
+    memory_unit,
+)
+from autotune.report.forecast_words import COMPONENTS, counts, peak_words, time_words
+
+#: What is drawn far beyond the budget squeezes everything else together.
+_FAR = 2.5
+_NAMES = {Fit.FITS: "fits", Fit.UNSURE: "may fit", Fit.HOPELESS: "does not fit"}
+_COLOURS = {Fit.FITS: palette.TRIAL, Fit.UNSURE: palette.BUDGET, Fit.HOPELESS: palette.MISFIT}
+#: Colours of components, from what is always there to what comes and goes.
+_STACK = {
+    "weights": palette.BEST,
+    "reference": palette.REFERENCE,
+    "gradients": palette.FRONT,
+    "optimizer": palette.TRIAL,
+    "activations": palette.GOOD,
+    "logits": palette.BUDGET,
+    "inputs": palette.MUTED,
+    "temporaries": palette.MISFIT,
+}
+
+
+def forecast_charts(forecast: Forecast) -> list[Chart]:
+    """Return the charts a forecast has numbers for."""
+    if not forecast.predictions:
+        return []
+    return [_pareto(forecast), _split(forecast)]
+
+
+def candidate_text(candidate: Candidate) -> str:
+    """Return the knobs of a candidate that are not off, in words."""
+    shown = {k: v for k, v in candidate.knobs.items() if v not in (None, False, "none")}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())
+
+
+def _pareto(forecast: Forecast) -> Chart:
+    budget = forecast.budget
+    near = [p for p in forecast.predictions if p.peak_bytes <= _FAR * budget.total_bytes]
+    shown = near or list(forecast.predictions)
+    highest = max(p.peak_bytes for p in shown)
+    marked = is_near(budget.total_bytes, highest)
+    unit, memory_name = memory_unit(max(highest, budget.total_bytes if marked else 0))
+    time_unit, time_name = _time_unit(max(p.score_seconds for p in shown))
+    front = [p for p in forecast.front if p in shown]
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": "best for its memory",
+            "x": [p.peak_bytes / unit for p in front],
+            "y": [p.score_seconds / time_unit for p in front],
+            "hoverinfo": "skip",
+            "line": {"color": palette.FRONT, "width": 2, "dash": "dot"},
+        }
+    ]
+    special = {forecast.own: "diamond"}
+    if forecast.fastest is not None:
+        special[forecast.fastest.candidate.key] = "star"
+    for fit in Fit:
+        group = [p for p in shown if p.fit(budget) is fit]
+        if group:
+            data.append(_points(group, fit, unit, time_unit, special))
+    layout = base_layout(f"predicted peak memory ({memory_name})", f"one pass ({time_name})")
+    layout["yaxis"]["rangemode"] = "tozero"
+    layout |= budget_marks(budget, unit) if marked else {}
+    left_out = len(forecast.predictions) - len(shown)
+    return Chart(
+        "pareto",
+        "Time against memory",
+        "Further down is faster, further left needs less memory; bars are the 90 % band of the "
+        "peak. The star is the fastest that fits, the diamond your own config."
+        + (f" {left_out} far beyond the budget are not drawn." if left_out else ""),
+        f"{counts(forecast)}; predicted time for one pass against predicted peak memory",
+        checked(data, layout),
+    )
+
+
+def _points(
+    group: list[Prediction], fit: Fit, unit: float, time_unit: float, special: dict[str, str]
+) -> dict[str, Any]:
+    marks = [special.get(p.candidate.key, "circle") for p in group]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": _NAMES[fit],
+        "x": [p.peak_bytes / unit for p in group],
+        "y": [p.score_seconds / time_unit for p in group],
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [(p.high_bytes - p.peak_bytes) / unit for p in group],
+            "arrayminus": [(p.peak_bytes - p.low_bytes) / unit for p in group],
+            "thickness": 1,
+            "width": 0,
+            "color": _COLOURS[fit],
+        },
+        "hovertext": [_hover(p) for p in group],
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        "marker": {
+            "color": _COLOURS[fit],
+            "symbol": marks,
+            "size": [18 if mark != "circle" else 9 for mark in marks],
+            "line": {"width": 1, "color": palette.SURFACE},
+        },
+    }
+
+
+def _hover(one: Prediction) -> str:
+    lines = [escape(part) for part in candidate_text(one.candidate).split(", ")]
+    lines += [f"peak {peak_words(one)}", f"pass {time_words(one)}"]
+    return "<br>".join([*lines, f"{one.useful_tokens_per_s:,.0f} useful tokens/s"])
+
+
+def _split(forecast: Forecast) -> Chart:
+    """The fastest that fits, the user's own and the smallest, as stacked bars."""
+    named: dict[str, Prediction] = {}
+    for name, one in (
+        ("fastest", forecast.fastest),
+        ("your config", forecast.own_prediction),
+        ("smallest", forecast.nearest_miss),
+    ):
+        if one is not None and one not in named.values():
+            named[name] = one
+    unit, unit_name = memory_unit(max(p.traced_bytes for p in named.values()))
+    data = []
+    for component, (words, _) in COMPONENTS.items():
+        sizes = [p.split.get(component, 0) for p in named.values()]
+        if not any(sizes):
+            continue
+        data.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": words,
+                "y": list(named)[::-1],
+                "x": [size / unit for size in sizes][::-1],
+                "hovertext": [f"{words} {show_bytes(size)}" for size in sizes][::-1],
+                "hovertemplate": "%{hovertext}<extra></extra>",
+                "marker": {"color": _STACK[component]},
+            }
+        )
+    layout = base_layout(f"at the peak ({unit_name})", "")
+    layout["barmode"] = "stack"
+    return Chart(
+        "split",
+        "What the peak is made of",
+        "Tensors alive at the traced peak; a process needs its context and the allocator's gaps "
+        "beside them.",
+        "; ".join(f"{name}: {show_bytes(p.traced_bytes)}" for name, p in named.items()),
+        checked(data, layout),
+    )
+
+
+def _time_unit(longest: float) -> tuple[float, str]:
+    if longest >= 2 * 3600:
+        return 3600.0, "hours"
+    return (60.0, "minutes") if longest >= 120 else (1.0, "seconds")

@@ -1,0 +1,155 @@
+"""Searches that know what to expect: predictions lead, gate and are corrected on a made-up GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from autotune.core.candidate import Candidate
+from autotune.core.outcome import Outcome
+from autotune.core.prediction import Fit
+from autotune.core.traced_step import TracedStep
+from autotune.knobs.catalog import user_candidate
+from autotune.knobs.translate import canonical
+from autotune.predict.request import TraceRequest
+from autotune.probe.fake_machine import FakeMachine
+from autotune.study.foresight import Foresight, trace_candidates
+from autotune.study.search import Search
+from autotune.study.strategy import tracing_seconds
+from tests.support.facts import GIB, GPU, MIB, facts_of
+from tests.support.search import search_of
+from tests.support.work import FakeTracing, rates_of, shape_of_request, work
+
+FACTS = facts_of(device=GPU)
+OWN = canonical(user_candidate(FACTS), FACTS)
+#: A probe of this machine is slow enough for traces to pay.
+MACHINE = FakeMachine(load_s=60.0)
+
+
+def traced(request: TraceRequest) -> TracedStep:
+    """Return what `MACHINE` does, 10 % less of it everywhere: a good tracer with a bias."""
+    tokens, _ = shape_of_request(request)
+    options = request.options
+    savers = MACHINE.checkpointing
+    kwargs = options.get("gradient_checkpointing_kwargs") or {}
+    name = "selective" if kwargs.get("selective") else "full"
+    factors = savers[name if options.get("gradient_checkpointing", True) else "none"]
+    held = MACHINE.weights_bytes + MACHINE.gradient_bytes + MACHINE.optimizer_bytes
+    split = {
+        "weights": int(0.9 * held),
+        "activations": int(0.9 * tokens * MACHINE.token_bytes * factors.memory),
+    }
+    seconds = 0.9 * (MACHINE.step_s + tokens * MACHINE.token_s * factors.time)
+    return TracedStep(
+        peak_bytes=sum(split.values()),
+        phase="backward",
+        split=split,  # type: ignore[arg-type]
+        held_bytes=split["weights"],
+        micro_step=(work("matmul", flops=seconds * 1e11, launches=1),),
+        optimizer_step=(work("elementwise", moved=MACHINE.optimizer_s * 1e10, launches=1),),
+    )
+
+
+def predicted_search(folder: Path, *, memory_bytes: int = 12 * GIB, trials: int = 8) -> Search:
+    search = search_of(folder, FACTS, machine=MACHINE, memory_bytes=memory_bytes, trials=trials)
+
+    def look_ahead(candidates: Sequence[Candidate], seconds: float) -> Foresight:
+        foreseen, _ = trace_candidates(
+            candidates,
+            FACTS,
+            "model",
+            FakeTracing(answer=traced),
+            seconds=seconds,
+            tick=lambda _: None,
+            tell=lambda *_: None,
+        )
+        return Foresight(FACTS, rates_of(), foreseen)
+
+    search.look_ahead = look_ahead
+    return search
+
+
+def scores(search: Search) -> dict[str, float]:
+    return {t.candidate.key: t.estimate.score_seconds for t in search.trials if t.estimate}
+
+
+def test_the_first_candidates_are_the_most_promising(tmp_path: Path) -> None:
+    search = predicted_search(tmp_path)
+    search.run()
+    everything = search_of(tmp_path / "all", FACTS, machine=MACHINE, trials=200)
+    everything.run()
+    first = [t for t in search.trials if t.role == "search"][:3]
+    best = min(scores(everything).values())
+    assert any(
+        t.estimate and t.estimate.score_seconds == pytest.approx(best, rel=0.02) for t in first
+    )
+
+
+def test_what_is_predicted_not_to_fit_is_never_probed_and_kept_with_its_peak(
+    tmp_path: Path,
+) -> None:
+    search = predicted_search(tmp_path, memory_bytes=2 * GIB, trials=200)
+    search.run()
+    gated = search.gated()
+    probed = {t.candidate.key for t in search.trials}
+    assert gated
+    assert not probed & set(gated)
+    stored = {
+        t.user_attrs["key"]: t.user_attrs["predicted_peak_bytes"]
+        for t in search.store._study.get_trials(deepcopy=False)
+        if t.state.name == "PRUNED"
+    }
+    assert {key: p.peak_bytes for key, p in gated.items()} == stored
+    # Nothing that would have fitted was passed over.
+    blind = search_of(tmp_path / "blind", FACTS, machine=MACHINE, memory_bytes=2 * GIB, trials=200)
+    blind.run()
+    assert not set(scores(blind)) & set(gated)
+    assert min(scores(blind).values()) == min(scores(search).values())
+
+
+def test_what_may_fit_is_probed(tmp_path: Path) -> None:
+    search = predicted_search(tmp_path, memory_bytes=2 * GIB, trials=200)
+    search.run()
+    ends = {t.report.ending.outcome for t in search.trials if t.role == "search"}
+    assert Outcome.FITS in ends
+    unsure = [p for p in search.predictions() if p.fit(search.budget) is Fit.UNSURE]
+    probed = {t.candidate.key for t in search.trials}
+    assert {p.candidate.key for p in unsure} <= probed
+
+
+def test_predictions_are_kept_beside_what_was_measured_and_get_better(tmp_path: Path) -> None:
+    search = predicted_search(tmp_path)
+    search.run()
+    trials = [t for t in search.trials if t.role == "search" and t.estimate and t.prediction]
+
+    def miss(index: int) -> float:
+        trial = trials[index]
+        assert trial.prediction and trial.estimate
+        return abs(trial.prediction.score_seconds / trial.estimate.score_seconds - 1.0)
+
+    assert trials[0].prediction and trials[0].prediction.calibrated_by >= 1
+    assert miss(-1) < 0.05
+    measured = scores(search)
+    final = {p.candidate.key: p.score_seconds for p in search.predictions()}
+    assert all(final[key] == pytest.approx(seconds, rel=0.1) for key, seconds in measured.items())
+
+
+def test_nothing_fits_is_found_out_on_the_smallest_prediction(tmp_path: Path) -> None:
+    search = predicted_search(tmp_path, memory_bytes=600 * MIB, trials=200)
+    search.run()
+    assert 2 == len(search.trials)
+    least = min(search.predictions(), key=lambda p: p.peak_bytes)
+    assert least.candidate.key == search.trials[1].candidate.key
+
+
+def test_cheap_probes_are_not_preceded_by_traces(tmp_path: Path) -> None:
+    cheap = search_of(tmp_path, FACTS, trials=8)
+    cheap.run()
+    assert tracing_seconds(cheap.trials, 16) is None
+    assert {None} == {t.prediction for t in cheap.trials}
+    slow = predicted_search(tmp_path / "slow")
+    slow.run()
+    seconds = tracing_seconds(slow.trials[:1], 16)
+    assert seconds is not None and seconds <= 0.1 * 16 * slow.trials[0].report.wall_seconds
