@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.core.traced_step import Work
+from autotune.core.traced_step import Work, WorkKind
 from autotune.predict.followed import Followed
-from autotune.predict.ledger import COMPONENTS, Height
+from autotune.predict.ledger import COMPONENTS, Height, Segment
 from autotune.predict.request import Documents, Judged, Pair, Row
 
 FloatArray = NDArray[np.float64]
+#: Kind and dtype of every sum of work: of the micro-step, and of the update.
+Kinds = list[list[tuple[WorkKind, str]]]
 
 #: Positions TRL's head works on at once (trl/kernels/chunked_logprob.py, ``TOKEN_CHUNK_SIZE``).
 _TILE = 4096
@@ -133,7 +135,9 @@ def fitted(
     """
     first = seen[0]
     segments = [h.segment for h in first.heights]
-    kinds = [[(w.kind, w.dtype) for w in ws] for ws in (first.micro_step, first.optimizer_step)]
+    kinds: Kinds = [
+        [(w.kind, w.dtype) for w in ws] for ws in (first.micro_step, first.optimizer_step)
+    ]
     for one in seen:
         order = {h.segment: n for n, h in enumerate(one.heights)}
         same = [[(w.kind, w.dtype) for w in ws] for ws in (one.micro_step, one.optimizer_step)]
@@ -149,19 +153,17 @@ def fitted(
     return [_followed(first, row, kinds) for row in others]
 
 
-def _values(
-    one: Followed, segments: list[object], kinds: list[list[tuple[str, str]]]
-) -> FloatArray:
+def _values(one: Followed, segments: list[Segment], kinds: Kinds) -> FloatArray:
     heights = {h.segment: h.split for h in one.heights}
     sums = [{(w.kind, w.dtype): w for w in ws} for ws in (one.micro_step, one.optimizer_step)]
     work = [
         float(getattr(sums[n][key], name)) for n in (0, 1) for key in kinds[n] for name in _WORK
     ]
-    splits = np.concatenate([heights[s] for s in segments])  # type: ignore[index]
+    splits = np.concatenate([heights[s] for s in segments])
     return np.concatenate([splits, [one.held_bytes, one.offloaded_bytes], work])
 
 
-def _followed(pattern: Followed, row: FloatArray, kinds: list[list[tuple[str, str]]]) -> Followed:
+def _followed(pattern: Followed, row: FloatArray, kinds: Kinds) -> Followed:
     count, width = len(pattern.heights), len(COMPONENTS)
     splits = np.maximum(row[: count * width].reshape(count, width), 0.0)
     held, hosted, *work = row[count * width :]

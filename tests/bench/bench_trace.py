@@ -282,7 +282,7 @@ def _page(
         ),
         "",
         f"The whole default space of the 8B model, {space['candidates']} candidates on rows of 100 "
-        f"to 4096 tokens, needs {space['steps']} different steps traced: "
+        f"to 4096 tokens, asks for {space['steps']} steps: "
         f"{space['seconds']:.0f} s of one core.",
         "",
         f"## Two small depths against the whole model: {len(points)} random candidates",
