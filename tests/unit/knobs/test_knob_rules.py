@@ -96,8 +96,8 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         "dtype is float16",
     ),
     "float16_is_scaled": (
-        {**PEFT, "options": {"fp16": True}},
-        {"dtype": "float16", "peft": "lora"},
+        PEFT,
+        {"dtype": "bfloat16", "peft": "lora"},
         {"dtype": "float16", "peft": "lora"},
         "gradient scaler",
     ),
