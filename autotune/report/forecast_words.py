@@ -18,12 +18,22 @@ COMPONENTS: dict[Component, tuple[str, str]] = {
     "temporaries": ("temporaries", "halve the micro-batch, or cut rows shorter"),
 }
 
+#: What no component of the step can change.
+BESIDE = "context, allocator"
+
 
 def shares(prediction: Prediction) -> list[tuple[str, int, float]]:
-    """Return (words, bytes, share) of every component at the peak, largest first."""
-    total = max(1, sum(prediction.split.values()))
-    found = [(COMPONENTS[c][0], size, size / total) for c, size in prediction.split.items() if size]
-    return sorted(found, key=lambda row: -row[1])
+    """Return (words, bytes, share of the peak) of all that makes it up, largest first.
+
+    What the process is charged with beside the step's tensors (the device's context, rounding and
+    holes of the allocator) is one of them.
+    """
+    traced = sum(prediction.split.values())
+    total = max(1, traced, prediction.peak_bytes)
+    found = [(COMPONENTS[c][0], size) for c, size in prediction.split.items() if size]
+    if total > traced:
+        found.append((BESIDE, total - traced))
+    return sorted(((words, size, size / total) for words, size in found), key=lambda r: -r[1])
 
 
 def dominating(prediction: Prediction) -> Component:
