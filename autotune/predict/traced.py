@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from autotune.core.job import Trainer
 from autotune.core.traced_step import TracedStep
 from autotune.predict.depth import Depth, depth_of, shallow_copy
 from autotune.predict.extend import by_place, extended
@@ -18,12 +19,19 @@ from autotune.predict.followed import Followed, step_of
 from autotune.predict.refusals import refuse
 from autotune.predict.request import Row, TraceRequest
 from autotune.predict.run import follow_batches
-from autotune.predict.target_rules import rules_for
+from autotune.predict.shapes_fit import TRIED, BatchSize, chosen, fitted, joins, size_of
+from autotune.predict.target_rules import is_flash, rules_for
 
 #: Farthest an extended peak may be from the same depth traced whole (DESIGN.md 6).
 TOLERANCE = 0.005
+#: And farthest its work may be.
+WORK_TOLERANCE = 0.01
 #: Options that only decide which rows make a batch; rows are given.
 _ROWS_ONLY = ("max_length", "per_device_train_batch_size", "gradient_accumulation_steps")
+#: Options that join rows.
+_JOINING = ("packing", "packing_strategy", "padding_free")
+#: What every FlashAttention library is called here.
+FLASH = "flash_attention_2"
 
 
 def trace(request: TraceRequest, *, whole: bool = False) -> TracedStep:
@@ -56,17 +64,82 @@ def trace_all(requests: Sequence[TraceRequest], *, whole: bool = False) -> list[
     answers: dict[tuple[str, tuple[Row, ...]], TracedStep] = {}
     for key, group in groups.items():
         batches = list(dict.fromkeys(request.rows for request in group))
-        followed, notes = _follow(group[0], batches, whole)
+        shared = json.loads(key)["options"]
+        followed, notes = _follow_many(
+            group[0].model_copy(update={"options": shared}), batches, whole
+        )
         for rows, seen in zip(batches, followed, strict=True):
             answers[key, rows] = step_of(seen, notes)
     return [answers[key, request.rows] for key, request in keyed]
 
 
 def run_key(request: TraceRequest) -> str:
-    """Return what requests must share to share a run."""
+    """Return what requests must share to share a run: what their rows do not already say.
+
+    Rows joined into one are alike whether they were packed or only flattened, and every library of
+    FlashAttention has the same kernels.
+    """
     plain = request.model_dump(mode="json", exclude={"rows"})
-    plain["options"] = {k: v for k, v in plain["options"].items() if k not in _ROWS_ONLY}
-    return json.dumps(plain, sort_keys=True, default=str)
+    options = {k: v for k, v in plain["options"].items() if k not in _ROWS_ONLY}
+    if request.trainer is Trainer.SFT and joins(options):
+        options = {k: v for k, v in options.items() if k not in _JOINING} | {"packing": True}
+    if is_flash(options):
+        options["attn_implementation"] = FLASH
+    return json.dumps({**plain, "options": options}, sort_keys=True, default=str)
+
+
+def _follow_many(
+    request: TraceRequest, batches: list[tuple[Row, ...]], whole: bool
+) -> tuple[list[Followed], tuple[str, ...]]:
+    """Follow some of many batches and fit the others to them, where that holds."""
+    sizes = [size_of(rows, request.options) for rows in batches]
+    alike: dict[str, list[int]] = {}
+    for number, (_, kind) in enumerate(sizes):
+        alike.setdefault(kind, []).append(number)
+    asked = {
+        kind: [members[n] for n in chosen([sizes[m][0] for m in members])]
+        for kind, members in alike.items()
+    }
+    if whole or not _sums_up(request):
+        asked = alike
+    traced = [number for members in asked.values() for number in members]
+    seen, notes = _follow(request, [batches[n] for n in traced], whole)
+    found = dict(zip(traced, seen, strict=True))
+    fits = 0
+    for kind, members in alike.items():
+        others = [n for n in members if n not in found]
+        guessed = _fit([sizes[n][0] for n in asked[kind]], [found[n] for n in asked[kind]],
+                       [sizes[n][0] for n in others]) if others else []  # fmt: skip
+        if guessed is None:
+            guessed = _follow(request, [batches[n] for n in others], whole)[0]
+        else:
+            fits += len(others)
+        found.update(zip(others, guessed, strict=True))
+    if fits:
+        notes = (*notes, "Batches of many sizes were fitted to those of a few that were traced.")
+    return [found[n] for n in range(len(batches))], notes
+
+
+def _sums_up(request: TraceRequest) -> bool:
+    """Whether what a step holds is a sum of terms that grow with the batch.
+
+    On the CPU the last of the tiles of TRL's head decides; offloading keeps so many tensors,
+    whatever their size.
+    """
+    return request.target != "cpu" and not request.options.get("activation_offloading")
+
+
+def _fit(
+    sizes: list[BatchSize], seen: list[Followed], wanted: list[BatchSize]
+) -> list[Followed] | None:
+    """Fit batches to traced ones; None where those kept for trying do not bear it out."""
+    known, tried = slice(None, -TRIED), slice(-TRIED, None)
+    expected = fitted(sizes[known], seen[known], sizes[tried])
+    if expected is None or not all(
+        _agree(a, b) and _do_the_same(a, b) for a, b in zip(expected, seen[tried], strict=True)
+    ):
+        return None
+    return fitted(sizes, seen, wanted)
 
 
 def _follow(
@@ -119,3 +192,12 @@ def _tokens(rows: tuple[Row, ...]) -> int:
 def _agree(expected: Followed, seen: Followed) -> bool:
     mine, real = step_of(expected).peak_bytes, step_of(seen).peak_bytes
     return abs(mine / real - 1.0) <= TOLERANCE
+
+
+def _do_the_same(expected: Followed, seen: Followed) -> bool:
+    """Whether two micro-steps differ by no more than `WORK_TOLERANCE` in what they do."""
+    mine, real = (
+        (sum(w.flops for w in f.micro_step), sum(w.moved_bytes for w in f.micro_step))
+        for f in (expected, seen)
+    )
+    return all(abs(a / b - 1.0) <= WORK_TOLERANCE for a, b in zip(mine, real, strict=True))
