@@ -39,12 +39,14 @@ from autotune.intake.request import (
 )
 from autotune.knobs.facts import Facts
 from autotune.knobs.versions import canonical_options
+from autotune.probe.documents import write_document
 from autotune.probe.launch import open_launcher
+from autotune.probe.prepared import Prepared
 from autotune.probe.progress import and_progress
-from autotune.probe.protocol import Prepared, PrepareSpec, write_document
+from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report import REPORTERS
-from autotune.spaces.enumerate import Enumerated, enumerate_space
+from autotune.spaces.enumerate import Enumerated, enumerate_space, require_own
 from autotune.spaces.load import find_space, read_space, space_hash
 from autotune.spaces.schema import Space
 from autotune.study.assemble import Run, assemble, require_fit
@@ -238,6 +240,8 @@ class _Run:
         budget = budget_of(memory, self._headroom, prepared.device)
         remark = budget_remark(budget, prepared.device)
         space = enumerate_space(self._space, facts, pinned)
+        if not space.candidates or self._repeats is not None:
+            require_own(facts)
         plan = Plan(
             facts=facts,
             prepared=prepared,

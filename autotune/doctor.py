@@ -16,24 +16,26 @@ from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen
 from autotune.core.rates import Rates
 from autotune.intake.job import cache_dir
+from autotune.knobs.needs import PACKAGES
 from autotune.predict.devices.measured import write_rates
+from autotune.probe.finished import Finished
 from autotune.probe.launch import ColdLauncher, Launcher, WarmServer
 from autotune.probe.meters.driver import Driver, DriverRefused, Identity
 from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.protocol import InspectSpec, Request
-from autotune.probe.runner import Finished, Runner
+from autotune.probe.runner import Runner
 
 _DEADLINE_S = 180.0
 
-#: Optional packages, and the knobs that need them.
-_OPTIONAL = (
-    ("bitsandbytes", "bitsandbytes", "4-bit and 8-bit weights, 8-bit optimizers"),
-    ("flash_attn", "flash-attn", "attn_implementation flash_attention_2"),
-    ("kernels", "kernels", "attention and layer kernels from the hub"),
-    ("liger_kernel", "liger-kernel", "use_liger_kernel"),
-    ("vllm", "vllm", "generation of the online trainers"),
-    ("deepspeed", "deepspeed", "deepspeed"),
-)
+#: What needs an optional package, by its name in `PACKAGES`.
+_NEEDED_FOR = {
+    "bitsandbytes": "4-bit and 8-bit weights, 8-bit optimizers",
+    "flash-attn": "attn_implementation flash_attention_2",
+    "kernels": "attention and layer kernels from the hub",
+    "liger-kernel": "use_liger_kernel",
+    "deepspeed": "deepspeed",
+    "vllm": "generation of the online trainers",
+}
 
 
 class Check(Frozen):
@@ -99,8 +101,8 @@ def diagnose() -> Diagnosis:
     checks += gpu_checks(gpus, NvmlDriver())
     missing = [
         f"{package} is not installed: needed for {knobs} (pip install 'autotune[{package}]')"
-        for module, package, knobs in _OPTIONAL
-        if find_spec(module) is None
+        for package, knobs in _NEEDED_FOR.items()
+        if find_spec(PACKAGES[package]) is None
     ]
     if not gpus:
         missing.append("no accelerator: activation_offloading is not searched")

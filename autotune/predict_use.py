@@ -33,8 +33,9 @@ from autotune.predict.devices.efficiencies import expected_rates
 from autotune.predict.devices.lookup import find_device
 from autotune.predict.levers import levers
 from autotune.probe.launch import open_launcher
+from autotune.probe.prepared import Prepared
 from autotune.probe.progress import and_progress
-from autotune.probe.protocol import Prepared, PrepareSpec
+from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report.forecast_charts import candidate_text
 from autotune.report.forecast_words import dominance, peak_words

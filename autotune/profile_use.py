@@ -28,8 +28,9 @@ from autotune.core.profile import IMPLICIT_CUT
 from autotune.intake.job import Origin, build_job, cache_dir
 from autotune.intake.request import Request
 from autotune.probe.launch import open_launcher
+from autotune.probe.prepared import Prepared
 from autotune.probe.progress import and_progress
-from autotune.probe.protocol import Prepared, PrepareSpec
+from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 
 _DEADLINE_S = 6 * 3600.0

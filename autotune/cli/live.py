@@ -24,6 +24,7 @@ from autotune.cli.words import (
     speed_of,
 )
 from autotune.core.candidate import Candidate
+from autotune.core.lengths import Lengths
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
@@ -166,22 +167,21 @@ def plan_lines(plan: Plan) -> list[str]:
         f"device   {device.label} ({device.name}); budget {show_bytes(budget.total_bytes)}, "
         f"probes may use {show_bytes(budget.usable_bytes)}",
         f"model    {plan.prepared.model.name} ({plan.prepared.model.model_type})",
-        f"rows     {rows.rows_used} of {rows.rows_given} used, layout {rows.layout}, "
+        f"rows     {rows.rows_words}, layout {rows.layout}, "
         f"{rows.tokens:,} tokens; length quantiles {quantiles} "
         f"(longest is row {rows.longest_row + 1})",
     ]
     for choice in plan.space.choices.get("max_length", ()):
         if isinstance(choice, int):
             kept = lengths.retention_ratio(choice, plan.facts.reference_length)
-            cut = lengths.rows_cut(choice)
-            dropped = 1.0 - lengths.tokens_kept(choice) / max(1, rows.tokens)
             lines.append(
-                f"         max_length {choice}: cuts {cut} of {len(lengths)} rows, drops "
-                f"{dropped:.1%} of all tokens, keeps {show_ratio(kept)} of the reference's label "
-                "tokens (unpacked)"
+                f"         max_length {choice}: {_lost(lengths, choice)}, drops "
+                f"{show_ratio(lengths.dropped_ratio(choice))} of all tokens, keeps "
+                f"{show_ratio(kept)} of the reference's label tokens (unpacked)"
             )
+    what = "no row longer than" if lengths.drops_longer else "rows cut at"
     lines.append(
-        f"         reference: rows cut at {plan.facts.reference_length} tokens "
+        f"         reference: {what} {plan.facts.reference_length} tokens "
         "(your max_length, else the model's positions)"
     )
     lines.append(
@@ -192,6 +192,15 @@ def plan_lines(plan: Plan) -> list[str]:
     lines += [f"skipped  {s.count} x {s.reason}" for s in plan.space.skipped[:6]]
     lines += [f"note     {n}" for n in plan.notices]
     return lines
+
+
+def _lost(lengths: Lengths, choice: int) -> str:
+    """Say how many rows a length cuts, and how many TRL leaves out because of it."""
+    gone = lengths.rows_dropped(choice)
+    parts = [] if lengths.drops_longer else [f"cuts {lengths.rows_cut(choice)}"]
+    if gone or lengths.drops_longer:
+        parts.append(f"leaves out {gone}")
+    return f"{' and '.join(parts)} of {len(lengths)} rows"
 
 
 def trials_table(trials: list[TrialRecord], width: int) -> Table:

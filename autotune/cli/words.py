@@ -32,6 +32,13 @@ def describe(candidate: Candidate, accumulation: int | None = None) -> str:
     )
     if candidate.get("activation_offloading"):
         parts.append("offload")
+    if candidate.get("precompute_ref_log_probs"):
+        parts.append("ref precomputed")
+    for name in ("peft", "quantization"):
+        if candidate.get(name, "none") != "none":
+            parts.append(str(candidate.get(name)))
+    if candidate.get("dtype", "float32") != "float32":
+        parts.append(str(candidate.get("dtype")))
     return " · ".join(parts)
 
 

@@ -96,6 +96,13 @@ class Lengths:
         return int(self.tokens.max(initial=0))
 
     @property
+    def total(self) -> int:
+        """Tokens of all rows, of preference rows those of both sides together."""
+        if self.chosen is None or self.rejected is None:
+            return int(self.tokens.sum())
+        return int(self.chosen.sum() + self.rejected.sum())
+
+    @property
     def longest_row(self) -> int:
         """Index of the longest row, the first of several; there must be one."""
         return int(self.tokens.argmax())
@@ -185,6 +192,15 @@ class Lengths:
     def tokens_kept(self, max_length: int | None) -> int:
         """Return the tokens of all rows TRL trains on after the cut, unpacked."""
         return int(self.cut(max_length)[self.kept_rows(max_length)].sum())
+
+    def dropped_ratio(self, max_length: int | None) -> float:
+        """Return the share of the tokens the model would read that the cut drops, unpacked, 0..1.
+
+        Rows TRL leaves out count whole; preference rows count both their sides.
+        """
+        total = int(self.both_sides(None).sum())
+        kept = int(self.both_sides(max_length)[self.kept_rows(max_length)].sum())
+        return 1.0 - kept / total if total else 0.0
 
     def rows_cut(self, max_length: int | None) -> int:
         """Return how many rows are longer than ``max_length``."""

@@ -28,7 +28,8 @@ class Step(Frozen):
         label_tokens: tokens that are trained on.
         longest: tokens of the longest document.
         loss: the loss of the step; None when it was not finite.
-        peak_bytes: highest process memory since the step before, above the start.
+        peak_bytes: peak of the step and of the update it completes, above the start: of the
+            process on a CPU, live bytes of torch's allocator on a GPU; None where time was taken.
     """
 
     seconds: float
@@ -53,12 +54,14 @@ class Precompute(Frozen):
 
     Args:
         seconds: wall time of the pass over the probe's rows.
-        rows: rows it covered; the whole data set costs in proportion.
+        rows: rows it covered.
+        tokens: their tokens that are not padding; the whole data set costs in proportion.
         peaks: its own peak memory.
     """
 
     seconds: float
     rows: int
+    tokens: int
     peaks: Peaks
 
 
@@ -85,6 +88,7 @@ class Measurement(Frozen):
         steps_seconds: wall time of all micro-steps and optimizer updates, of every phase.
         cap_bytes: the enforced cap; None when the probe ran without.
         update_peaks_bytes: peak of every update of a verification, in order; empty otherwise.
+        weights: the weights it ran with, ``random`` (built from the config) or ``real``.
         saved: whether a verification saved a checkpoint.
         evaluated: whether a verification ran an evaluation.
         documents_mix: whether documents flattened into one row see each other; None where rows
@@ -114,6 +118,7 @@ class Measurement(Frozen):
     cap_bytes: int | None = None
     speed_rows_repeated: bool = False
     update_peaks_bytes: tuple[int, ...] = ()
+    weights: Literal["random", "real"] = "random"
     saved: bool = False
     evaluated: bool = False
     documents_mix: bool | None = None

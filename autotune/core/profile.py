@@ -61,7 +61,7 @@ class DatasetProfile(Frozen):
         conversion: what was converted, in words, or None when rows go to TRL as they came.
         rows_given: rows in the split.
         rows_used: rows TRL trains on after its own preparation without truncation.
-        tokens: total tokens of the rows used, uncut.
+        tokens: total tokens of the rows used, uncut; of both sides of a preference row.
         label_tokens: tokens that are trained on, uncut.
         quantiles: token length at 0.5, 0.9, 0.95, 0.99 and 1.0, keyed by name.
         longest_row: index of the longest row, counted from 0 in the split as given.
@@ -92,3 +92,10 @@ class DatasetProfile(Frozen):
     converted_file: str | None
     fingerprint: str
     length_histogram: LengthHistogram | None = None
+
+    @property
+    def rows_words(self) -> str:
+        """How many of the rows given are used; KTO makes two of a preference row."""
+        if self.rows_used > self.rows_given:
+            return f"{self.rows_used:,} made of the {self.rows_given:,} given"
+        return f"{self.rows_used:,} of {self.rows_given:,} used"

@@ -23,8 +23,11 @@ class Estimate(Frozen):
 
     Args:
         pass_seconds: expected wall time of one pass over the rows this candidate trains.
+        precompute_seconds: expected wall time of the pass over the reference that is run once
+            before training (``precompute_ref_log_probs``); 0 where there is none.
         score_seconds: the objective: expected wall time for one pass over the reference tokens,
-            i.e. pass_seconds divided by the share of reference label tokens kept.
+            i.e. pass_seconds and this pass's share of precompute_seconds, divided by the share of
+            reference label tokens kept.
         retention_ratio: label tokens kept against the reference, 0..1.
         useful_tokens_per_s: tokens that are not padding, over the whole pass.
         padded_tokens_per_s: computed positions, padding included, over the whole pass.
@@ -32,10 +35,12 @@ class Estimate(Frozen):
         padding_ratio: share of computed positions that are padding, 0..1.
         sequences_per_update: expected documents per optimizer update.
         updates_per_pass: optimizer updates in one pass.
-        rows_cut: rows that lose tokens.
+        rows_cut: rows that lose tokens; of Reward rows, which lose none, those that are left out.
         tokens_dropped_ratio: share of all tokens that are dropped, 0..1.
         spread_ratio: median absolute deviation of the timed steps around the time model,
             relative; what two equal candidates may differ by.
+        once_seconds: what is done once before training (the pass over the reference of
+            ``precompute_ref_log_probs``) for the whole data set; shared by the passes trained.
     """
 
     pass_seconds: float
@@ -50,6 +55,7 @@ class Estimate(Frozen):
     rows_cut: int
     tokens_dropped_ratio: float
     spread_ratio: float
+    precompute_seconds: float = 0.0
 
 
 class TrialRecord(Frozen):

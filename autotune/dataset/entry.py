@@ -139,7 +139,7 @@ def fill_entry(
         conversion="; ".join(changes) or None,
         rows_given=len(given),
         rows_used=len(made.rows),
-        tokens=int(lengths.tokens.sum()),
+        tokens=lengths.total,
         label_tokens=lengths.labels_kept(None),
         quantiles=lengths.quantiles(),
         longest_row=lengths.longest_row,

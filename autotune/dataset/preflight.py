@@ -41,6 +41,41 @@ def check_prepared(lengths: Lengths) -> None:
         )
 
 
+def check_left(lengths: Lengths, options: Mapping[str, Any], positions: int | None) -> None:
+    """Stop where the longest ``max_length`` that may be tried leaves nothing to train on.
+
+    Args:
+        lengths: the rows, uncut.
+        options: TRL options the user set.
+        positions: longest sequence the model takes in tokens, None when it has no limit.
+
+    Raises:
+        BadInput: no label of any row survives the cut; says how long rows are.
+    """
+    explicit = options.get("max_length")
+    limits = [n for n in (explicit, positions) if n is not None]
+    if not limits or options.get("truncation_mode") == "keep_end":
+        return
+    limit = min(limits)
+    if lengths.labels_kept(limit) > 0:
+        return
+    if lengths.drops_longer:
+        need = int(lengths.tokens.min())
+        why = f"longer rows are left out, and the shortest has {need} tokens"
+    else:
+        first = lengths.first_labels
+        before = 0 if first is None else int(first[lengths.labels > 0].min())
+        need = before + 1
+        why = f"rows are cut there, and {before} tokens come before the first one to train on"
+    whose = f"max_length is {limit}" if limit == explicit else f"the model has {limit} positions"
+    raise BadInput(
+        f"no row is left to train on: {whose}, {why}.",
+        f"Raise max_length to at least {need}."
+        if positions is None or need <= positions
+        else f"Shorten the rows, or take a model with at least {need} positions.",
+    )
+
+
 def remarks(lengths: Lengths, positions: int | None) -> tuple[Notice, ...]:
     """Return counted remarks on the prepared rows.
 
@@ -70,8 +105,9 @@ def remarks(lengths: Lengths, positions: int | None) -> tuple[Notice, ...]:
                 count=len(beyond),
                 message=f"{len(beyond)} of {rows} rows are longer than the model's {positions} "
                 f"positions, first row {int(beyond[0]) + 1} with "
-                f"{int(lengths.tokens[beyond[0]])} tokens: they can only be trained cut. "
-                "(Rows count from 1.)",
+                f"{int(lengths.tokens[beyond[0]])} tokens: "
+                + ("they are left out" if lengths.drops_longer else "they can only be trained cut")
+                + ". (Rows count from 1.)",
             )
         )
     if lengths.real is not None:
@@ -176,13 +212,14 @@ def implicit_cut(
     if "max_length" in options or default is None or lengths.rows_cut(default) == 0:
         return ()
     cut, rows = lengths.rows_cut(default), len(lengths)
-    lost = 1.0 - lengths.cut(default).sum() / lengths.tokens.sum()
+    lost = lengths.dropped_ratio(default)
+    does = "leave out" if lengths.drops_longer else "cut"
     return (
         Notice(
             code=IMPLICIT_CUT,
             count=cut,
-            message=f"max_length is not set, and TRL's default of {default} would cut {cut} of "
-            f"{rows} rows and drop {show_ratio(float(lost))} of the tokens "
+            message=f"max_length is not set, and TRL's default of {default} would {does} {cut} of "
+            f"{rows} rows and drop {show_ratio(lost)} of the tokens "
             f"(longest row: {lengths.longest} tokens).",
         ),
     )

@@ -24,7 +24,7 @@ from autotune.dataset.entry import (
     positions_of,
 )
 from autotune.dataset.load import local_files
-from autotune.dataset.preflight import implicit_cut
+from autotune.dataset.preflight import check_left, implicit_cut
 from autotune.dataset.progress import Progress, bars_told, say_nothing
 from autotune.dataset.sample import Sample, sample_of
 from autotune.dataset.scan import SCANNED_ROWS
@@ -158,6 +158,7 @@ def _finish(out_dir: Path, trainer: Trainer, options: Mapping[str, Any]) -> Data
     """Point the published profile at its own folder and add what depends on this job's options."""
     profile = read_profile(out_dir)
     lengths = Lengths.read(out_dir / LENGTHS_FILE)
+    check_left(lengths, options, profile.model_positions)
     first: tuple[Notice, ...] = implicit_cut(lengths, trainer, options)
     converted = profile.converted_file
     profile = profile.model_copy(

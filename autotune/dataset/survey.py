@@ -45,6 +45,7 @@ class Survey:
         plain_tools: whether TRL can take the ``tools`` column as it is.
         plain_messages: whether all messages are role and text, nothing else.
         in_the_way: columns that TRL would read but the layout does not mean.
+        desirable: rows rated true (KTO).
         counts: rows or turns by what was remarked, with the first row.
     """
 
@@ -55,6 +56,7 @@ class Survey:
     plain_tools: bool = True
     plain_messages: bool = True
     in_the_way: tuple[str, ...] = ()
+    desirable: int = 0
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def remark(self, code: str, row: int) -> None:
@@ -75,12 +77,16 @@ _SENTENCES = {
     "the model is trained to say nothing there.",
     "empty-turn": "{n} user, system or tool turns are empty, first in row {row}.",
     "empty-completion": "{n} of {rows} rows have an empty completion, first row {row}.",
+    "empty-chosen": "{n} of {rows} rows have an empty chosen answer, first row {row}.",
+    "empty-rejected": "{n} of {rows} rows have an empty rejected answer, first row {row}.",
     "empty-prompt": "{n} of {rows} rows have an empty prompt, first row {row}.",
     "empty-text": "{n} of {rows} rows have an empty text, first row {row}: "
     "only the end token is trained on there.",
     "no-assistant-turn": "{n} of {rows} conversations have no assistant turn, first row {row}.",
     "unread-call": "{n} function calls are not JSON with a name and stay as text, "
     "first in row {row}.",
+    "one-sided-labels": "all {rows} rows have the same label: KTO compares desirable rows with "
+    "undesirable ones, and here one of the two is missing.",
     "same-answers": "{n} of {rows} rows have the same chosen and rejected answer, first row {row}.",
 }
 
@@ -132,7 +138,12 @@ def survey_rows(
             for offset, (chosen, rejected) in enumerate(pairs):
                 if chosen == rejected:
                     found.remark("same-answers", start + offset)
+        if "label" in read:
+            for offset, label in enumerate(batch["label"]):
+                _read_label(found, label, start + offset)
         start += len(batch[read[0]])
+    _check_answers_differ(found)
+    _remark_one_sided(found, "label" in read)
     return found
 
 
@@ -161,6 +172,32 @@ def _check_kind(column: Column, value: Any, row: int) -> None:
             f"{KIND_WORDS[kind_of(value)]} in row {row + 1} (rows count from 1).",
             "Every row must hold the same kind of value: correct or remove those rows.",
         )
+
+
+def _read_label(found: Survey, label: Any, row: int) -> None:
+    """Count one rating; stop at what is neither true nor false."""
+    if label not in (0, 1):
+        raise BadInput(
+            f"row {row + 1}: column 'label' is {label!r}, expected true or false (or 1 and 0).",
+            "Decide from which value on a row counts as desirable, and write true or false.",
+        )
+    if label:
+        found.desirable += 1
+
+
+def _check_answers_differ(found: Survey) -> None:
+    count, _ = found.counts.get("same-answers", (0, 0))
+    if count and count == found.rows:
+        raise BadInput(
+            f"all {count} rows have the same chosen and rejected answer: there is nothing to "
+            "prefer, and no gradient.",
+            "Check how the two columns were made.",
+        )
+
+
+def _remark_one_sided(found: Survey, rated: bool) -> None:
+    if rated and found.desirable in (0, found.rows):
+        found.counts["one-sided-labels"] = (found.rows, 0)
 
 
 def _check_token_columns(columns: Mapping[str, Column], names: tuple[str, ...]) -> None:
@@ -196,7 +233,9 @@ def _read(found: Survey, name: str, value: Any, row: int, layout: Layout) -> Non
 def _remark_empty_text(found: Survey, name: str, row: int, layout: Layout) -> None:
     if name in ("prompt", "instruction"):
         found.remark("empty-prompt", row)
-    elif name in ("completion", "output", "chosen", "rejected"):
+    elif name in ("chosen", "rejected"):
+        found.remark(f"empty-{name}", row)
+    elif name in ("completion", "output"):
         found.remark("empty-completion", row)
     elif layout.name == "text":
         found.remark("empty-text", row)

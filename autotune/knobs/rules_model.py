@@ -93,6 +93,16 @@ def fp16_trains_float32(candidate: Candidate, facts: Facts) -> str | None:
     return None
 
 
+def float16_is_scaled(candidate: Candidate, facts: Facts) -> str | None:
+    """Gradients in float16 vanish or overflow unless fp16's scaler keeps them in range.
+
+    TRL trains on, with gradients of zero or losses that are no numbers.
+    """
+    if candidate.get("dtype") == "float16" and not facts.option("fp16"):
+        return "float16 weights need the gradient scaler of fp16, and this job does not use it"
+    return None
+
+
 def lora_targets_are_known(candidate: Candidate, facts: Facts) -> str | None:
     """PEFT: "Please specify `target_modules` in `peft_config`"."""
     if candidate.get("peft", "none") == "none" or "no-lora-targets" not in facts.traits:
@@ -142,6 +152,7 @@ MODEL_RULES = (
     eight_bits_have_no_dora,
     reward_head_meets_its_input,
     fp16_trains_float32,
+    float16_is_scaled,
     lora_targets_are_known,
     flash_attention_is_half,
     layers_are_replaced_once,

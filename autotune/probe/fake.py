@@ -19,8 +19,8 @@ from autotune.probe.equivalence import judge
 from autotune.probe.fake_machine import FakeMachine
 from autotune.probe.fake_script import Differs, GuardScript, Hangs, Interrupts, Script
 from autotune.probe.fake_session import FakeSession
+from autotune.probe.prober import Tick
 from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
-from autotune.probe.runner import Tick
 
 
 class FakeProber:

@@ -155,6 +155,10 @@ class FakeMachine:
         forwards = 1.0 + cost_of(spec).extra_forwards / _STEP_FORWARDS
         return self.step_s + per_token * shape.tokens * self.factors(spec).time * forwards
 
+    def forward_seconds(self, shape: Shape) -> float:
+        """Return the time of one forward pass without gradient, without noise."""
+        return self.step_s + self.token_s * shape.tokens / _STEP_FORWARDS
+
     def charged_bytes(self, allocated_bytes: int, device: str) -> int:
         """Return what the device charges a process for allocated bytes."""
         if device == "cpu":

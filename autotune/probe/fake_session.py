@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from autotune.core.lengths import Lengths
-from autotune.core.measurement import Measurement, Step
+from autotune.core.measurement import Measurement, Precompute, Step
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Phase
-from autotune.probe.child.batches import BatchFacts, timed_batches, worst_batches
+from autotune.probe.child.batches import BatchFacts, timed_batches, warmup_batches, worst_batches
 from autotune.probe.fake_machine import FakeMachine, checkpointing_of
 from autotune.probe.fake_rows import MAX_LENGTH, flattens, made_rows, made_shape, refusal_of
 from autotune.probe.fake_script import (
@@ -123,17 +123,20 @@ class FakeSession:
             timed, repeated = timed_batches(
                 facts, wanted, self.batch, spec.timed_steps, spec.timed_rows, self.accumulation
             )
-        steps = [self._step(b, i) for i, b in enumerate(timed)]
-        updates = (len(memory) + len(timed) + (self.accumulation if timed else 0)) // (
-            self.accumulation
+        compiled = bool(spec.options.get("torch_compile"))
+        warmup = warmup_batches(
+            facts, timed, self.accumulation, every_shape=compiled, flattened=flattens(spec)
         )
+        warm = [self._step(b, None) for b in warmup]
+        steps = [self._step(b, i) for i, b in enumerate(timed)]
+        updates = (len(memory) + len(warm) + len(timed)) // self.accumulation
         finite = all(s.loss is not None for s in steps)
         norms: list[float | None] = [float(0.5 + 0.1 * self.rng.random()) for _ in range(updates)]
         return Measurement(
             peaks=self._peaks(allocated),
             load_peaks=self._peaks(machine.loaded_bytes(spec)),
             memory_steps=tuple(memory),
-            warmup_steps=tuple(steps[: self.accumulation]),
+            warmup_steps=tuple(warm),
             timed_steps=tuple(steps),
             optimizer_seconds=tuple(
                 machine.optimizer_s * self._noise() for _ in range(len(timed) // self.accumulation)
@@ -146,7 +149,21 @@ class FakeSession:
             load_seconds=machine.load_s,
             cap_bytes=spec.cap_bytes,
             speed_rows_repeated=repeated,
+            weights=spec.weights,
+            precompute=self._precompute([*worst, *timed]),
             **self._verified(memory),
+        )
+
+    def _precompute(self, batches: Sequence[BatchFacts]) -> Precompute | None:
+        """Return the one-off pass over the reference: one forward of every micro-batch."""
+        if not self.spec.options.get("precompute_ref_log_probs"):
+            return None
+        shapes = [made_shape(self.spec, batch) for batch in batches]
+        return Precompute(
+            seconds=sum(self.machine.forward_seconds(shape) for shape in shapes),
+            rows=sum(len(batch.rows) for batch in batches),
+            tokens=sum(batch.useful_tokens for batch in batches),
+            peaks=self._peaks(self.machine.loaded_bytes(self.spec)),
         )
 
     def _verified(self, memory: Sequence[Step]) -> dict[str, Any]:

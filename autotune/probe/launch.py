@@ -19,7 +19,7 @@ from typing import IO, Protocol
 from autotune.core.errors import ToolFailure
 from autotune.knobs.isolation import CHILD_ENV, LAUNCHER_ENV
 from autotune.knobs.variables import merge_env
-from autotune.probe.protocol import LOG_FILE
+from autotune.probe.documents import LOG_FILE
 
 #: The module every measuring process runs.
 ENTRY = "autotune.child"

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from autotune.core.job import Frozen
-from autotune.probe.protocol import write_document
+from autotune.probe.documents import write_document
 
 PROGRESS_FILE = "progress.json"
 _LEAST_SECONDS = 0.2

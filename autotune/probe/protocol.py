@@ -1,33 +1,24 @@
-"""The documents that cross between autotune and its measuring processes.
+"""What is asked of a measuring process and what it answers; how it is written is in documents.py.
 
-A request and its reply are JSON files in the probe's own folder, written beside and renamed, so
-that a reader sees a whole document or none. Logs are apart. Both are versioned: a child of another
-version is refused by name instead of being misread.
+Both are versioned: a child of another version is refused by name instead of being misread.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import Field
 
 from autotune.core.environment import Device, Environment
 from autotune.core.equivalence import Compared
-from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen, Job, Trainer
 from autotune.core.measurement import Measurement
 from autotune.core.outcome import Phase
-from autotune.core.profile import DatasetProfile
 from autotune.core.rates import Rates
 from autotune.core.traced_step import TracedStep
+from autotune.probe.prepared import Prepared
 
 SCHEMA_VERSION = 1
-_Doc = TypeVar("_Doc", bound=BaseModel)
-REQUEST_FILE = "request.json"
-REPLY_FILE = "reply.json"
-LOG_FILE = "log.txt"
 
 
 class RowPlan(Frozen):
@@ -244,57 +235,6 @@ class Failure(Frozen):
     step: int = 0
 
 
-class ModelFacts(Frozen):
-    """What the model's config says, needed before any probe.
-
-    Args:
-        model_dir: local directory probes build the model from.
-        name: how the user named it.
-        model_type: transformers' ``model_type``.
-        positions: longest sequence, None when unlimited.
-        vocabulary: rows of the input embedding.
-        moe: whether it routes tokens to experts.
-        has_weights: whether real weights are at hand locally.
-        traits: what sets it apart for the rules (``autotune.knobs.facts.Facts``).
-    """
-
-    model_dir: str
-    name: str
-    model_type: str
-    positions: int | None
-    vocabulary: int
-    moe: bool
-    has_weights: bool
-    traits: frozenset[str] = frozenset()
-
-
-class Prepared(Frozen):
-    """The answer to `PrepareSpec`.
-
-    Args:
-        environment: machine and versions.
-        device: the device probes will use.
-        options: the user's options with the types TRL gives them.
-        defaults: what TRL uses for options the user left out and autotune needs to know.
-        model: facts of the model's config.
-        profile: facts of the rows.
-        eval_profile: facts of the rows evaluation uses; None when the config does not evaluate,
-            equal to ``profile`` when they are held out of those it trains on.
-        notices: what was resolved on the user's behalf, one sentence each.
-        lacking: why each capability this machine does not have is not there, by name.
-    """
-
-    environment: Environment
-    device: Device
-    options: dict[str, Any]
-    defaults: dict[str, Any]
-    model: ModelFacts
-    profile: DatasetProfile
-    eval_profile: DatasetProfile | None = None
-    notices: tuple[str, ...] = ()
-    lacking: dict[str, str] = Field(default_factory=dict)
-
-
 class Reply(Frozen):
     """A child's answer: a failure, or what was asked for.
 
@@ -309,38 +249,3 @@ class Reply(Frozen):
     rates: tuple[Rates, ...] = ()
     traces: tuple[Trace, ...] = ()
     compared: Compared | None = None
-
-
-def write_document(path: Path, document: BaseModel) -> None:
-    """Write a document so that a reader sees all of it or nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(document.model_dump_json(indent=1), encoding="utf-8")
-    temporary.replace(path)
-
-
-def read_request(path: Path) -> Request:
-    """Read a request file.
-
-    Raises:
-        ToolFailure: it is missing, damaged or of another schema version.
-    """
-    return _read(path, Request)
-
-
-def read_reply(path: Path) -> Reply | None:
-    """Read a reply file; None when the child ended without writing one.
-
-    Raises:
-        ToolFailure: it is damaged or of another schema version.
-    """
-    return _read(path, Reply) if path.is_file() else None
-
-
-def _read(path: Path, model: type[_Doc]) -> _Doc:
-    try:
-        return model.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise ToolFailure(
-            f"{path} is not a document of schema version {SCHEMA_VERSION}: {error}",
-            "Parent and child must run the same autotune.",
-        ) from error

@@ -10,87 +10,39 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
-
-import psutil
+from typing import Self
 
 from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
 from autotune.core.measurement import ProbeReport
-from autotune.core.outcome import Phase
 from autotune.probe.baseline import Baseline, Start
-from autotune.probe.cgroup import cgroup_limit
 from autotune.probe.classify import classify
+from autotune.probe.documents import LOG_FILE, REPLY_FILE, REQUEST_FILE, read_reply, write_document
 from autotune.probe.equivalence import judge
+from autotune.probe.finished import Finished
 from autotune.probe.launch import Launched, Launcher
 from autotune.probe.meters.driver import Driver
 from autotune.probe.meters.nvml import NvmlDriver
-from autotune.probe.observed import Observed
 from autotune.probe.phase_file import read_phase
+from autotune.probe.prepared import Prepared
+from autotune.probe.prober import Tick
 from autotune.probe.process_tree import end_tree, rss_bytes, signal_group
 from autotune.probe.progress import and_progress
 from autotune.probe.protocol import (
-    LOG_FILE,
-    REPLY_FILE,
-    REQUEST_FILE,
     GuardSpec,
     InspectSpec,
-    Prepared,
     PrepareSpec,
     ProbeSpec,
     Reply,
     Request,
     Trace,
     TraceSpec,
-    read_reply,
-    write_document,
 )
 
 _POLL_SECONDS = 0.05
-
-Tick = Callable[[float], None]
-
-
-class Prober(Protocol):
-    """Measure candidates; the real runner and the shipped fake both do."""
-
-    def probe(
-        self, spec: ProbeSpec, *, name: str, deadline_s: float, tick: Tick | None = None
-    ) -> ProbeReport:
-        """Measure one candidate within the deadline."""
-
-    def compare(
-        self, spec: GuardSpec, *, name: str, deadline_s: float, tick: Tick | None = None
-    ) -> ProbeReport:
-        """Run one update of two candidates and say whether they train the same."""
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A process that ended.
-
-    Args:
-        code: its exit code; negative is a signal.
-        timed_out: whether the deadline ended it.
-        wall_seconds: how long it ran.
-        peak_rss_bytes: highest resident memory seen.
-        reply: its answer, None when it left none.
-        log_file: its output.
-        phase: what it told of doing last; None when it told nothing.
-        step: micro-steps it had finished then.
-    """
-
-    code: int
-    timed_out: bool
-    wall_seconds: float
-    peak_rss_bytes: int | None
-    reply: Reply | None
-    log_file: Path
-    phase: Phase | None = None
-    step: int = 0
 
 
 class Runner:
@@ -150,7 +102,7 @@ class Runner:
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
         reply = done.reply
         observed = replace(
-            _observed(done, deadline_s, spec.device),
+            done.observed(deadline_s, spec.device),
             cap_bytes=spec.cap_bytes,
             device_total_bytes=spec.device_total_bytes,
             device_free_bytes=start.free_bytes,
@@ -183,7 +135,7 @@ class Runner:
         """
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
         compared = done.reply.compared if done.reply else None
-        seen = _observed(done, deadline_s, spec.device)
+        seen = done.observed(deadline_s, spec.device)
         return ProbeReport(
             ending=classify(seen)[0] if compared is None else judge(compared),
             compared=compared,
@@ -263,7 +215,7 @@ class Runner:
             )
         if done.reply is None:
             raise ToolFailure(
-                f"the preparing process ended with code {done.code}: {_tail(done.log_file, 3)}",
+                f"the preparing process ended with code {done.code}: {done.tail(3)}",
                 f"Its log is {done.log_file}.",
             )
         failure = done.reply.failure
@@ -323,33 +275,3 @@ class Runner:
                 tick(passed)
             if passed > deadline_s:
                 return end_tree(process), True, peak_rss
-
-
-def _observed(done: Finished, deadline_s: float, device: str) -> Observed:
-    """Return what is seen of any process that ended; a probe's caller adds what it alone knows."""
-    return Observed(
-        failure=done.reply.failure if done.reply else None,
-        measurement=done.reply.measurement if done.reply else None,
-        code=done.code,
-        timed_out=done.timed_out,
-        deadline_s=deadline_s,
-        peak_rss_bytes=done.peak_rss_bytes,
-        host_total_bytes=host_bytes(),
-        cap_bytes=None,
-        device=device,
-        log_tail=_tail(done.log_file),
-        phase=done.phase,
-        step=done.step,
-    )
-
-
-def _tail(file: Path, lines: int = 15) -> str:
-    if not file.is_file():
-        return ""
-    return "\n".join(file.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
-
-
-def host_bytes() -> int:
-    """Return the memory this machine has, or its control group where that allows less."""
-    total, limit = int(psutil.virtual_memory().total), cgroup_limit()
-    return total if limit is None else min(total, limit)

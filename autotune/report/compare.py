@@ -13,6 +13,7 @@ from typing import Any, Literal
 from autotune.core.outcome import Outcome
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes
+from autotune.report.clocks import clocks, state_of
 from autotune.report.samples import Sample, paired, sample_of, steps_of
 from autotune.report.thresholds import MEMORY_PARTS, METRICS, Threshold
 
@@ -184,6 +185,10 @@ def _differences(
             yield f"{name}: {_shown(one)} in the baseline, {_shown(two)} now", True
     for name, was, value in _options(baseline, current):
         yield f"{name}: {_shown(was)} in the baseline, {_shown(value)} now", False
+    for whose, trial in (("the baseline", before), ("the current result", now)):
+        state = state_of(trial)
+        if state is not None and state.held_back:
+            yield f"clocks of {whose} were held back: {clocks(trial)}", False
     if before is not None and now is not None:
         for name, (was, value) in before.candidate.differences(now.candidate).items():
             yield f"{name}: {was} in the baseline, {value} now", False

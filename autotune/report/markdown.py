@@ -13,6 +13,7 @@ from typing import Any
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_duration
 from autotune.report import summary
+from autotune.report.clocks import clocks
 from autotune.report.privacy import public
 from autotune.report.trial_rows import trial_rows
 
@@ -71,8 +72,13 @@ def _where(result: Result) -> str:
     return (
         f"{text(result.job.model)} on {text(result.job.dataset.path)}, "
         f"trainer {result.job.trainer.value}, {text(result.device.name)} "
-        f"({result.device.label}), budget {budget}."
+        f"({result.device.label}), budget {budget}{_clocks(result)}."
     )
+
+
+def _clocks(result: Result) -> str:
+    seen = clocks(result.best_trial or result.baseline_trial)
+    return f"; clocks while timed: {text(seen)}" if seen else ""
 
 
 def _bullets(lines: Sequence[str]) -> str:

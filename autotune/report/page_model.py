@@ -8,6 +8,7 @@ from typing import Any
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report import summary
+from autotune.report.clocks import clocks
 from autotune.report.trial_rows import KNOB, trial_rows
 
 
@@ -169,7 +170,7 @@ def _rows(result: Result) -> dict[str, str]:
     found = {
         "Layout": profile.layout,
         "Converted": profile.conversion or "no",
-        "Rows": f"{profile.rows_used:,} used of {profile.rows_given:,} given",
+        "Rows": profile.rows_words,
         "Tokens": f"{profile.tokens:,}, of which {profile.label_tokens:,} are trained on",
         "Length at": lengths,
         "Padding token": profile.pad_token,
@@ -183,8 +184,10 @@ def _machine(result: Result) -> dict[str, str]:
     found = result.environment
     devices = "; ".join(f"{d.label} {d.name}, {show_bytes(d.total_bytes)}" for d in found.devices)
     libraries = ", ".join(f"{name} {version}" for name, version in found.versions.items())
+    seen = clocks(result.best_trial or result.baseline_trial)
     return {
         "Devices": devices,
+        **({"Clocks while timed": seen} if seen else {}),
         "Libraries": libraries,
         "Python": found.python,
         "System": found.platform,

@@ -43,7 +43,7 @@ def _values(report: LengthReport) -> dict[str, Any]:
         "rows": {
             "Layout": rows.layout,
             "Converted": rows.conversion or "no",
-            "Rows": f"{rows.rows_used:,} used of {rows.rows_given:,} given",
+            "Rows": rows.rows_words,
             "Tokens": f"{rows.tokens:,}, of which {rows.label_tokens:,} are trained on",
             "Length at": quantiles,
             "Longest row": f"row {rows.longest_row + 1:,}, counted from 1",

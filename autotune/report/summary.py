@@ -156,6 +156,11 @@ def facts(result: Result) -> list[Fact]:
         _fact("Label tokens kept", b.retention_ratio, o and o.retention_ratio, show_ratio),
         _fact("Padding computed", b.padding_ratio, o and o.padding_ratio, show_ratio, less=True),
     ]
+    if b.precompute_seconds or (o and o.precompute_seconds):
+        before = o and o.precompute_seconds
+        rows.append(
+            _fact("Once before training", b.precompute_seconds, before, show_duration, less=True)
+        )
     peak, peak_before = _peak(best), _peak(other) if other else None
     if peak is not None:
         rows.append(

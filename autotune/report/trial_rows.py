@@ -66,6 +66,7 @@ def _speed(trial: TrialRecord) -> dict[str, Any]:
     return {
         "score_seconds": estimate.score_seconds if estimate else None,
         "pass_seconds": estimate.pass_seconds if estimate else None,
+        "precompute_seconds": estimate.precompute_seconds if estimate else None,
         "useful_tokens_per_s": estimate.useful_tokens_per_s if estimate else None,
         "padded_tokens_per_s": estimate.padded_tokens_per_s if estimate else None,
         "label_tokens_per_s": estimate.label_tokens_per_s if estimate else None,

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate, Value
+from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.result import Skipped
 from autotune.knobs.catalog import knobs_of, user_candidate
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules import judge
+from autotune.knobs.rules_model import machine_has_it
 from autotune.knobs.translate import canonical
 from autotune.spaces.choices import Dropped, possible, searched_choices
 from autotune.spaces.schema import Dimension, Space
@@ -83,6 +85,23 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
         tuple(skipped),
         merged,
         (*dropped.notices(), *(f"Not all is tried: {line.reason}." for line in left_out)),
+    )
+
+
+def require_own(facts: Facts) -> None:
+    """Check that the user's own config may be trained, where nothing else can be measured.
+
+    Raises:
+        BadInput: a rule is against it; says which and why.
+        EnvironmentUnable: this machine lacks what it asks for.
+    """
+    verdict = judge(canonical(user_candidate(facts), facts), facts, own=True)
+    if verdict.valid:
+        return
+    error = EnvironmentUnable if verdict.rule == machine_has_it.__name__ else BadInput
+    raise error(
+        f"your config cannot be trained, and nothing else may be tried: {verdict.reason}.",
+        "Change that option; what is fixed with --set is not searched.",
     )
 
 

@@ -16,10 +16,10 @@ from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
-from autotune.core.units import show_alike, show_bytes, show_ratio
+from autotune.core.units import show_alike, show_bytes, show_duration, show_ratio
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
-from autotune.probe.protocol import Prepared
+from autotune.probe.prepared import Prepared
 from autotune.report.forecast_words import dominance
 from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
 from autotune.study.guard import words
@@ -95,8 +95,8 @@ def assemble(
         equivalence=words(best, against, trials, run.facts),
         speedup=speedup,
         skipped=(*_not_probed(gated, run.budget), *run.skipped),
-        overrides=overridden(run.job.options),
-        notices=(*_findings(trials, run), *run.notices),
+        overrides=_overrides(run.job.options),
+        notices=(*_findings(trials, run), *_of_best(best), *run.notices),
         search_seconds=seconds,
         pays_back_seconds=_pays_back(seconds, speedup),
         out_dir=run.out_dir,
@@ -148,8 +148,8 @@ def _verification(trials: tuple[TrialRecord, ...], best: TrialRecord | None) -> 
     measured = found.report.measurement
     peaks = measured.update_peaks_bytes
     parts = [
-        f"verified in a fresh process: {len(peaks)} updates over the worst batches, highest peak "
-        f"{show_bytes(max(peaks))}, not growing"
+        f"verified in a fresh process with {measured.weights} weights: {len(peaks)} updates over "
+        f"the worst batches, highest peak {show_bytes(max(peaks))}, not growing"
     ]
     if measured.saved:
         parts.append("one checkpoint saved and trained on after it")
@@ -187,7 +187,35 @@ def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
         found.append("Measured on a CPU: not a recommendation for a GPU.")
     if run.facts.job.weights == "random":
         found.append(
-            "Probes used random weights built from the model's config: same memory and speed."
+            "The search used random weights built from the model's config: same memory and speed."
+        )
+    return found
+
+
+def _overrides(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what probes replace of the user's options, one inside another by its path."""
+    spread = (options.get("model_init_kwargs") or {}).get("device_map")
+    own = overridden(options)
+    return own if spread is None else {**own, "model_init_kwargs.device_map": spread}
+
+
+def _of_best(trial: TrialRecord | None) -> list[str]:
+    """Say what of the chosen candidate does not show in its pass: retries, and what runs once."""
+    found: list[str] = []
+    measured = trial.report.measurement if trial is not None else None
+    if trial is None or measured is None:
+        return found
+    if retries := measured.peaks.allocation_retries:
+        found.append(
+            "The chosen config fills its memory: torch's allocator had to give cached memory back "
+            f"and try again, {retries} times in probe {trial.number}. The time is in its numbers; "
+            "more --headroom avoids it."
+        )
+    once = trial.estimate.precompute_seconds if trial.estimate is not None else 0.0
+    if once:
+        found.append(
+            f"precompute_ref_log_probs runs over the rows once before training, about "
+            f"{show_duration(once)} on top of the passes; candidates were compared with its share."
         )
     return found
 
@@ -242,7 +270,9 @@ def require_fit(result: Result) -> None:
 
 def _more(report: ProbeReport) -> str | None:
     """Return the last words of a probe and where all of them are; None when there are none."""
-    tail = " / ".join(report.ending.detail.strip().splitlines()[-2:])
+    lines = report.ending.detail.strip().splitlines()[-2:]
+    # a traceback ends in the reason, which was said
+    tail = "" if report.ending.reason.rstrip(".") in " ".join(lines) else " / ".join(lines)
     log = "" if report.log_file is None else f" The whole log is {report.log_file}."
     return f"{tail}{log}".strip() or None
 
@@ -253,7 +283,7 @@ def _not_measured(result: Result) -> EnvironmentUnable:
         return EnvironmentUnable("nothing was probed.", "Raise --trials or --timeout.")
     report = result.trials[-1].report
     return EnvironmentUnable(
-        f"no candidate could be measured: {report.ending.reason}.",
+        f"no candidate could be measured: {report.ending.reason.rstrip('.')}.",
         _more(report),
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 from autotune.core.candidate import Candidate
 from autotune.core.measurement import Measurement
 from autotune.core.result import Estimate
+from autotune.core.shapes import Shapes
 from autotune.core.time_model import fit
 from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes
@@ -45,6 +46,8 @@ def estimate(
     ).sum()
     seconds = float(micro) + updates * float(np.median(measurement.optimizer_seconds))
     kept = retention(candidate, facts)
+    once = precompute_seconds(measurement, shapes)
+    each = seconds + once / passes(settings, facts, updates)
     useful, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
     labels = kept * facts.lengths.labels_kept(facts.reference_length)
     total = int(facts.lengths.both_sides(None).sum())
@@ -53,7 +56,7 @@ def estimate(
     loses_nothing = candidate.get("packing") in ("bfd_split", "wrapped")
     return Estimate(
         pass_seconds=seconds,
-        score_seconds=seconds / max(kept, 1e-9),
+        score_seconds=each / max(kept, 1e-9),
         retention_ratio=kept,
         useful_tokens_per_s=useful / seconds,
         padded_tokens_per_s=padded / seconds,
@@ -64,4 +67,32 @@ def estimate(
         rows_cut=0 if loses_nothing or length is None else facts.lengths.rows_cut(int(length)),
         tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
         spread_ratio=model.spread_ratio,
+        precompute_seconds=once,
     )
+
+
+def precompute_seconds(measurement: Measurement, shapes: Shapes) -> float:
+    """Return what the one-off pass over the reference takes on the whole data set.
+
+    Args:
+        measurement: of a probe, whose own pass over fewer tokens was timed.
+        shapes: the micro-batches of one pass over the data set.
+    """
+    once = measurement.precompute
+    if once is None or not once.tokens:
+        return 0.0
+    return once.seconds * float(shapes.useful_tokens.sum()) / once.tokens
+
+
+def passes(settings: Settings, facts: Facts, updates: int) -> float:
+    """Return how often the user's run goes over the data, by which what is run once is divided.
+
+    Args:
+        settings: what the candidate means to TRL.
+        facts: job, rows and machine.
+        updates: optimizer updates in one pass.
+    """
+    steps = int(settings.options.get("max_steps") or facts.option("max_steps") or -1)
+    if steps > 0:
+        return steps / max(1, updates)
+    return float(facts.option("num_train_epochs") or 1.0)

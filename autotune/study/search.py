@@ -165,7 +165,7 @@ class Search(Session):
             self.facts,
             model_dir=self.model_dir,
             rows_dir=self.rows_dir,
-            weights="real" if self.has_weights else self.facts.job.weights,
+            weights=self.real_weights,
         )
         number = self.trials[-1].number + 1
         self.observer.started(chosen.candidate, "guard")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from autotune.core.candidate import Candidate
 from autotune.core.errors import EnvironmentUnable
@@ -24,8 +24,8 @@ from autotune.knobs.rules import Verdict, judge
 from autotune.knobs.translate import settings
 from autotune.probe.classify import is_near, is_transient, mixing_refused, starved
 from autotune.probe.judge_run import spilled_by_time
+from autotune.probe.prober import Prober
 from autotune.probe.protocol import ProbeSpec
-from autotune.probe.runner import Prober
 from autotune.spaces.enumerate import Enumerated
 from autotune.study.choose import score
 from autotune.study.foresight import Foresight
@@ -110,6 +110,11 @@ class Session:
         """What is minimised."""
         return self.facts.job.objective
 
+    @property
+    def real_weights(self) -> Literal["random", "real"]:
+        """``real`` when the weights are at hand, else what the job asks for (DESIGN.md 5.11)."""
+        return "real" if self.has_weights else self.facts.job.weights
+
     def predictions(self) -> list[Prediction]:
         """Return what is expected of every traced candidate, fastest first."""
         return [] if self.foresight is None else self.foresight.all()
@@ -128,8 +133,13 @@ class Session:
             look = verification(translated, self.facts, self.eval_rows, eval_batch)
             if eval_batch != int(self.facts.option("per_device_eval_batch_size") or 1):
                 options = {**options, "per_device_eval_batch_size": eval_batch}
+            # What is emitted is looked at with what will be trained, when it is at hand.
             spec = spec.model_copy(
-                update={"verification": look, "options": {**spec.options, **options}}
+                update={
+                    "verification": look,
+                    "options": {**spec.options, **options},
+                    "weights": self.real_weights,
+                }
             )
         number = self.trials[-1].number + 1 if self.trials else 0
         refused = judge(candidate, self.facts, own=role != "search")

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from autotune.core.candidate import Value
 from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.result import TrialRecord
-from autotune.probe.protocol import write_document
+from autotune.probe.documents import write_document
 from autotune.study.database import Database
 from autotune.study.ownership import hold, is_alive, this_process
 

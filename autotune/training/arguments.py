@@ -10,12 +10,20 @@ import copy
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
-from autotune.core.errors import BadInput, nearest
+from autotune.core.errors import BadInput, EnvironmentUnable, nearest
 from autotune.core.job import Trainer
 from autotune.knobs.isolation import OVERRIDES
+
+_CONFIGS = {
+    Trainer.SFT: "SFTConfig",
+    Trainer.DPO: "DPOConfig",
+    Trainer.REWARD: "RewardConfig",
+    Trainer.KTO: "KTOConfig",
+}
 
 
 @dataclass(frozen=True)
@@ -37,13 +45,7 @@ def config_class(trainer: Trainer) -> Any:
     """Return TRL's config class of a trainer, e.g. ``SFTConfig``."""
     import trl
 
-    names = {
-        Trainer.SFT: "SFTConfig",
-        Trainer.DPO: "DPOConfig",
-        Trainer.REWARD: "RewardConfig",
-        Trainer.KTO: "KTOConfig",
-    }
-    return getattr(trl, names[trainer])
+    return getattr(trl, _CONFIGS[trainer])
 
 
 def option_owners(trainer: Trainer) -> dict[str, str]:
@@ -66,6 +68,27 @@ def option_owners(trainer: Trainer) -> dict[str, str]:
     return owners
 
 
+def _check_known(options: Mapping[str, Any], trainer: Trainer, owners: Mapping[str, str]) -> None:
+    """Stop at an option the installed TRL does not have for this trainer.
+
+    Raises:
+        BadInput: names the trainers that do have it, or the option most like it.
+    """
+    unknown = next((name for name in options if name not in owners), None)
+    if unknown is None:
+        return
+    theirs = [t.value for t in _CONFIGS if t is not trainer and unknown in option_owners(t)]
+    if theirs:
+        raise BadInput(
+            f"trl {trainer.value} has no option {unknown!r}; it is one of {', '.join(theirs)}.",
+            "Remove it, or choose another --trainer.",
+        )
+    raise BadInput(
+        f"unknown option {unknown!r} for trl {trainer.value}{nearest(unknown, sorted(owners))}.",
+        "Use the option names of the installed TRL.",
+    )
+
+
 def build_arguments(trainer: Trainer, options: Mapping[str, Any]) -> Arguments:
     """Build the argument objects from options that already have their final types.
 
@@ -79,13 +102,7 @@ def build_arguments(trainer: Trainer, options: Mapping[str, Any]) -> Arguments:
     from trl import ModelConfig
 
     owners = option_owners(trainer)
-    unknown = [name for name in options if name not in owners]
-    if unknown:
-        raise BadInput(
-            f"unknown option {unknown[0]!r} for trl {trainer.value}"
-            f"{nearest(unknown[0], sorted(owners))}.",
-            "Use the option names of the installed TRL.",
-        )
+    _check_known(options, trainer, owners)
     mine = {"training": {}, "model": {}, "script": {}, "mixture": {}}  # type: dict[str, dict[str, Any]]
     for name, value in options.items():
         mine[owners[name]][name] = value
@@ -108,17 +125,12 @@ def parse_options(trainer: Trainer, options: Mapping[str, Any]) -> dict[str, Any
 
     Raises:
         BadInput: an option is unknown or its value is refused.
+        EnvironmentUnable: an option needs a package that is not installed.
     """
     from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, TrlParser
 
     owners = option_owners(trainer)
-    unknown = [name for name in options if name not in owners]
-    if unknown:
-        raise BadInput(
-            f"unknown option {unknown[0]!r} for trl {trainer.value}"
-            f"{nearest(unknown[0], sorted(owners))}.",
-            "Use the option names of the installed TRL.",
-        )
+    _check_known(options, trainer, owners)
     classes = (ScriptArguments, config_class(trainer), ModelConfig, DatasetMixtureConfig)
     parser = TrlParser(classes)
     parser.exit_on_error = False
@@ -127,7 +139,13 @@ def parse_options(trainer: Trainer, options: Mapping[str, Any]) -> dict[str, Any
         parsed = parser.parse_args_into_dataclasses(args=[])
     except (SystemExit, argparse.ArgumentError) as error:
         raise BadInput(f"TRL's parser refuses the config: {error}.") from error
-    except (ValueError, TypeError, ImportError) as error:
+    except ImportError as error:
+        said = error.args[0] if isinstance(error, PackageNotFoundError) else error
+        raise EnvironmentUnable(
+            f"the config needs a package that is not installed: {str(said).splitlines()[0]}",
+            "Install it, or leave the option out.",
+        ) from error
+    except (ValueError, TypeError) as error:
         raise BadInput(f"TRL refuses this config: {error}") from error
     by_owner = dict(zip(("script", "training", "model", "mixture"), parsed, strict=True))
     return {name: getattr(by_owner[owners[name]], name) for name in options}

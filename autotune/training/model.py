@@ -49,7 +49,8 @@ def build_model(
         weights: ``random`` or ``real``.
         kwargs: init keywords from `init_kwargs`; ``dtype`` may also be a ``torch.dtype``.
         quantization: a ``BitsAndBytesConfig`` or None.
-        device: torch device the random weights are made on, so that host memory stays small.
+        device: the one torch device the whole model is on, whatever ``device_map`` asks for (a
+            probe sees one); random weights are made there, so that host memory stays small.
 
     Raises:
         BadInput: the dtype is not one TRL accepts.
@@ -66,7 +67,8 @@ def build_model(
         if scores:
             # trl/trainer/reward_trainer.py: the only output of the model is the reward
             extra |= {"architecture": AutoModelForSequenceClassification, "num_labels": 1}
-        return create_model_from_path(str(model_dir), **kwargs, **extra)
+        whole = {**kwargs, "device_map": None if device == "cpu" else {"": device}}
+        return create_model_from_path(str(model_dir), **whole, **extra)
     config = AutoConfig.from_pretrained(
         model_dir, trust_remote_code=kwargs.get("trust_remote_code", False)
     )

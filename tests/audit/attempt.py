@@ -18,7 +18,8 @@ from autotune.knobs.catalog import knobs_of
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import settings
 from autotune.probe.launch import Launcher
-from autotune.probe.protocol import Prepared, PrepareSpec
+from autotune.probe.prepared import Prepared
+from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.study.plan import probe_spec
 from tests.support.models import tiny_model
@@ -100,7 +101,8 @@ def opened(trainer: Trainer, folder: Path, launcher: Launcher, cache: Path) -> I
     rows.write_text("".join(json.dumps(row) + "\n" for row in rows_for(trainer)), "utf-8")
     job = Job(
         trainer=trainer,
-        model=str(tiny_model(folder / "model")),
+        # 4-bit kernels for CPUs take whole blocks of 64 weights.
+        model=str(tiny_model(folder / "model", hidden_size=64, intermediate_size=128, head_dim=32)),
         dataset=DatasetSource(path=str(rows)),
         options={"per_device_train_batch_size": 4, "bf16": False},
         min_retention_ratio=0.0,

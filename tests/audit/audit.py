@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from autotune.core.candidate import Candidate
-from autotune.knobs.rules import POLICIES, judge
+from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
 from tests.audit.attempt import Bench
 from tests.audit.verdict import Tried, accepted, merged, rejected
+
+#: Rules that are autotune's own and claim nothing about TRL.
+POLICIES = frozenset(
+    {
+        "length_within_positions",
+        "versions_want_it",
+        "float16_is_scaled",
+        "no_longer_than_the_reference",
+        "enough_is_kept",
+        "effective_batch_held",
+        "change_is_allowed",
+    }
+)
+
+MULTIPLE = "pad_to_multiple_of"
 
 
 def audit(
@@ -46,6 +61,11 @@ def _tried(bench: Bench, candidate: Candidate) -> list[Tried]:
         ]
     report = bench.translated(stands)
     found = [accepted(stands, report)]
+    if candidate.get(MULTIPLE) is not None and MULTIPLE not in stands.knobs:
+        # The one knob that is dropped although it does something: TRL's collator appends pads to
+        # the flattened row, and attention takes each for a document of one token.
+        found.append(Tried(candidate, "policy", "flattened_rows_are_not_padded", True, ""))
+        candidate = candidate.with_knobs(**{MULTIPLE: None})
     if stands.key != candidate.key:
         found.append(merged(candidate, bench.as_written(candidate), report))
     return found

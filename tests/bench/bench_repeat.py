@@ -1,15 +1,17 @@
 """How far numbers can be trusted: repeated peaks, 200 probes in a row, a candidate against itself.
 
-Run with ``make bench-repeat`` on a quiet machine (about 12 minutes); writes
-reports/probe-repeatability.{json,md}. AUTOTUNE_REPEAT_SHARE=0.1 does a tenth of it for a try.
+Every probe serves each question it can. Run with ``make bench-repeat`` on a quiet machine (about 7
+minutes); writes reports/probe-repeatability.{json,md}. AUTOTUNE_REPEAT_SHARE=0.1 does a tenth of it
+for a try.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,7 @@ import pytest
 from autotune.cli.words import describe
 from autotune.core.candidate import Candidate
 from autotune.knobs.catalog import user_candidate
-from autotune.knobs.translate import canonical, settings
-from autotune.study.plan import probe_spec
+from autotune.knobs.translate import canonical
 from tests.bench.session import REPORTS, Session, demo_session, write_evidence
 from tests.support.leftovers import Leftovers
 
@@ -30,7 +31,7 @@ _NAME = "probe-repeatability"
 _SHARE = float(os.environ.get("AUTOTUNE_REPEAT_SHARE", "1"))
 _REPEATS = 5
 _PROBES = max(2, round(200 * _SHARE))
-_PAIRS = max(2, round(20 * _SHARE))
+_PAIRS = max(2, round(10 * _SHARE))
 
 
 @pytest.fixture(scope="module")
@@ -58,110 +59,124 @@ def candidates(session: Session) -> dict[str, Candidate]:
     return {describe(candidate): candidate for candidate in found}
 
 
-def memory_only(session: Session, candidate: Candidate) -> Any:
-    """Probe a candidate without its timing."""
-    spec = probe_spec(
-        candidate,
-        settings(candidate, session.facts),
-        session.facts,
-        session.prepared.model.model_dir,
-        session.prepared.profile.rows_dir,
-        session.budget,
-    )
-    spec = spec.model_copy(update={"memory_only": True})
-    return session.runner.probe(spec, name="bench", deadline_s=300.0)
-
-
-def test_repeated_peaks_agree(session: Session) -> None:
-    found = {}
-    for name, candidate in candidates(session).items():
-        reports = [memory_only(session, candidate) for _ in range(_REPEATS)]
-        measured = [r.measurement for r in reports if r.measurement is not None]
-        assert len(measured) == _REPEATS, [r.ending for r in reports]
-        found[name] = {
-            kind: [getattr(m.peaks, f"{kind}_bytes") for m in measured]
-            for kind in ("allocated", "process")
-        }
-    spreads = {name: _spread(kinds["allocated"]) for name, kinds in found.items()}
-    _add("peaks", {"bytes": found, "allocated_spread_ratio": spreads})
-    assert max(spreads.values()) <= 1e-3, spreads
-
-
-def test_many_probes_in_a_row_leave_nothing(session: Session, folder: Path) -> None:
-    few = list(candidates(session).values())
-    memory_only(session, few[0])  # what is opened once and kept is opened now
+@pytest.fixture(scope="module")
+def probes(session: Session, folder: Path) -> dict[str, Any]:
+    """Run all probes in a row, each serving every question, and write the evidence once."""
+    few = candidates(session)
+    timed = dict(list(few.items())[:4:3])
+    session.probe(next(iter(few.values())))  # what is opened once and kept is opened now
     temporary = Path(tempfile.gettempdir())
     names = {entry.name for entry in temporary.iterdir()}
     before = Leftovers.look(folder / "prepared", folder)
-    outcomes: dict[str, int] = {}
-    for probe in range(_PROBES):
-        outcome = memory_only(session, few[probe % len(few)]).ending.outcome.value
-        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+    start, outcomes = time.monotonic(), Counter[str]()
+    seconds: dict[str, list[float]] = {name: [] for name in timed}
+    for name in [name for _ in range(_PAIRS) for name in timed for _ in range(2)]:
+        report, estimate = session.measure(few[name])
+        outcomes[report.ending.outcome.value] += 1
+        if estimate is not None:
+            seconds[name].append(estimate.score_seconds)
+    found: dict[str, dict[str, list[int]]] = {
+        name: {"allocated": [], "process": []} for name in few
+    }
+    for name in [name for _ in range(_REPEATS) for name in few]:
+        report = session.probe(few[name])
+        outcomes[report.ending.outcome.value] += 1
+        for kind, values in found[name].items() if report.measurement is not None else ():
+            values.append(getattr(report.measurement.peaks, f"{kind}_bytes"))
+    # What a probe leaves behind does not depend on its size: the rest of them are small.
+    small = canonical(
+        user_candidate(session.facts).with_knobs(per_device_train_batch_size=1, max_length=64),
+        session.facts,
+    )
+    while outcomes.total() < _PROBES:
+        outcomes[session.probe(small).ending.outcome.value] += 1
     after = Leftovers.look(folder / "prepared", folder)
     new = sorted({entry.name for entry in temporary.iterdir()} - names)
-    body = {"probes": _PROBES, "outcomes": outcomes, "new_in_tmp": new}
-    _add("leftovers", {**body, "before": vars(before), "after": vars(after)})
-    assert before == after
-    assert {"fits": _PROBES} == outcomes
+    parts = {
+        "seconds": time.monotonic() - start,
+        "load_average": os.getloadavg(),
+        "peaks": {
+            "bytes": found,
+            "allocated_spread_ratio": {n: _spread(k["allocated"]) for n, k in found.items()},
+        },
+        "leftovers": {
+            "probes": outcomes.total(),
+            "outcomes": dict(outcomes),
+            "new_in_tmp": new,
+            "before": vars(before),
+            "after": vars(after),
+        },
+        "speed": {name: _apart(times) for name, times in seconds.items()},
+    }
+    write_evidence(_NAME, _COMMAND, parts)
+    (REPORTS / f"{_NAME}.md").write_text(_in_words(parts), encoding="utf-8")
+    return parts
 
 
-def test_a_candidate_is_as_fast_as_itself(session: Session) -> None:
-    found = {}
-    for name, candidate in list(candidates(session).items())[:4:3]:
-        seconds = []
-        for _ in range(2 * _PAIRS):
-            report, estimate = session.measure(candidate)
-            assert estimate is not None, report.ending
-            seconds.append(estimate.score_seconds)
-        apart = [a / b - 1.0 for a, b in zip(seconds[::2], seconds[1::2], strict=True)]
-        found[name] = {
-            "pass_seconds": seconds,
-            "median_difference_ratio": statistics.median(apart),
-            "median_absolute_difference_ratio": statistics.median(abs(a) for a in apart),
-            "largest_difference_ratio": max(apart, key=abs),
-        }
-    _add("speed", found)
+def test_repeated_peaks_agree(probes: dict[str, Any]) -> None:
+    spreads = probes["peaks"]["allocated_spread_ratio"]
+    assert max(spreads.values()) <= 1e-3, spreads
+
+
+def test_many_probes_in_a_row_leave_nothing(probes: dict[str, Any]) -> None:
+    left = probes["leftovers"]
+    assert left["before"] == left["after"]
+    assert {"fits": left["probes"]} == left["outcomes"]
+
+
+def test_a_candidate_is_as_fast_as_itself(probes: dict[str, Any]) -> None:
+    # How far it is apart depends on what else the machine does, so it is reported and not judged.
+    for name, row in probes["speed"].items():
+        assert len(row["pass_seconds"]) == 2 * _PAIRS, name
+
+
+def _apart(seconds: list[float]) -> dict[str, Any]:
+    apart = [a / b - 1.0 for a, b in zip(seconds[::2], seconds[1::2], strict=True)]
+    return {
+        "pass_seconds": seconds,
+        "median_difference_ratio": statistics.median(apart),
+        "median_absolute_difference_ratio": statistics.median(abs(a) for a in apart),
+        "largest_difference_ratio": max(apart, key=abs),
+    }
 
 
 def _spread(values: list[int]) -> float:
     return (max(values) - min(values)) / min(values)
 
 
-def _add(part: str, body: dict[str, Any]) -> None:
-    """Add one part to the evidence; parts of an earlier, equally long run are kept."""
-    file = REPORTS / f"{_NAME}.json"
-    stored = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    kept = {p: stored[p] for p in ("peaks", "leftovers", "speed") if p in stored}
-    parts = {**kept, part: body, "load_average": os.getloadavg()}
-    write_evidence(_NAME, _COMMAND, parts)
-    (REPORTS / f"{_NAME}.md").write_text(_in_words(parts), encoding="utf-8")
-
-
 def _in_words(parts: dict[str, Any]) -> str:
+    left, peaks = parts["leftovers"], parts["peaks"]
     lines = [
         "# How far a probe's numbers can be trusted",
         "",
         f"`{_COMMAND}` makes this file, on the demo job; raw numbers are in the JSON beside it. "
-        f"Load average at the end: {parts['load_average'][0]:.2f}.",
+        f"It took {parts['seconds'] / 60:.1f} minutes; load average at the end: "
+        f"{parts['load_average'][0]:.2f}.",
+        "",
+        f"| candidate | allocated peak, spread of {_REPEATS} repeats | goal |",
+        "|---|---|---|",
     ]
-    if "peaks" in parts:
-        lines += ["", "| candidate | allocated peak, spread of 5 repeats | goal |", "|---|---|---|"]
-        spreads = parts["peaks"]["allocated_spread_ratio"].items()
-        lines += [f"| {name} | {spread:.4%} | at most 0.1 % |" for name, spread in spreads]
-    if "leftovers" in parts:
-        left = parts["leftovers"]
-        lines += ["", f"{left['probes']} probes in a row ({left['outcomes']}), counted before and "]
-        lines[-1] += "after in this process and everything it started:"
-        lines += ["", "| | before | after |", "|---|---|---|"]
-        lines += [f"| {n} | {left['before'][n]} | {left['after'][n]} |" for n in left["before"]]
-        lines += [f"| new in the folder for temporary files | | {len(left['new_in_tmp'])} |"]
-    if "speed" in parts:
-        lines += ["", "The same candidate twice, in turns; goal: under 3 % apart in median.", ""]
-        lines += ["| candidate | median | median, unsigned | largest |", "|---|---|---|---|"]
-        lines += [
-            f"| {name} | {row['median_difference_ratio']:+.1%} "
-            f"| {row['median_absolute_difference_ratio']:.1%} "
-            f"| {row['largest_difference_ratio']:+.1%} |"
-            for name, row in parts["speed"].items()
-        ]
+    spreads = peaks["allocated_spread_ratio"].items()
+    lines += [f"| {name} | {spread:.4%} | at most 0.1 % |" for name, spread in spreads]
+    lines += [
+        "",
+        f"{left['probes']} probes in a row ({left['outcomes']}), counted before and after in this "
+        "process and everything it started:",
+        "",
+        "| | before | after |",
+        "|---|---|---|",
+        *[f"| {n} | {left['before'][n]} | {left['after'][n]} |" for n in left["before"]],
+        f"| new in the folder for temporary files | | {len(left['new_in_tmp'])} |",
+        "",
+        "The same candidate twice, in turns; goal: under 3 % apart in median.",
+        "",
+        "| candidate | pairs | median | median, unsigned | largest |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {len(row['pass_seconds']) // 2} | {row['median_difference_ratio']:+.1%} "
+        f"| {row['median_absolute_difference_ratio']:.1%} "
+        f"| {row['largest_difference_ratio']:+.1%} |"
+        for name, row in parts["speed"].items()
+    ]
     return "\n".join(lines) + "\n"

@@ -24,7 +24,8 @@ from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import settings
 from autotune.probe.launch import WarmServer
-from autotune.probe.protocol import Prepared, PrepareSpec
+from autotune.probe.prepared import Prepared
+from autotune.probe.protocol import PrepareSpec, ProbeSpec
 from autotune.probe.runner import Runner
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.load import find_space, read_space
@@ -44,25 +45,33 @@ class Session:
     runner: Runner
     budget: Budget
 
+    def probe(self, candidate: Candidate) -> ProbeReport:
+        """Probe one candidate without its timing."""
+        spec = self._spec(candidate).model_copy(update={"memory_only": True})
+        return self.runner.probe(spec, name="bench", deadline_s=300.0)
+
     def measure(
         self, candidate: Candidate, *, capped: bool = True
     ) -> tuple[ProbeReport, Estimate | None]:
         """Probe one candidate and estimate its pass."""
-        translated = settings(candidate, self.facts)
-        spec = probe_spec(
-            candidate,
-            translated,
-            self.facts,
-            self.prepared.model.model_dir,
-            self.prepared.profile.rows_dir,
-            self.budget,
-        )
+        spec = self._spec(candidate)
         if not capped:
             spec = spec.model_copy(update={"cap_bytes": None})
         report = self.runner.probe(spec, name="bench", deadline_s=300.0)
         if report.measurement is None:
             return report, None
+        translated = settings(candidate, self.facts)
         return report, estimate(candidate, translated, report.measurement, self.facts)
+
+    def _spec(self, candidate: Candidate) -> ProbeSpec:
+        return probe_spec(
+            candidate,
+            settings(candidate, self.facts),
+            self.facts,
+            self.prepared.model.model_dir,
+            self.prepared.profile.rows_dir,
+            self.budget,
+        )
 
 
 @contextmanager

@@ -22,9 +22,10 @@ import psutil
 import pytest
 
 from autotune.core.outcome import Outcome
+from autotune.probe.finished import Finished
 from autotune.probe.launch import ColdLauncher, Launcher, WarmServer
 from autotune.probe.protocol import InspectSpec, Request
-from autotune.probe.runner import Finished, Runner
+from autotune.probe.runner import Runner
 from tests.support.facts import lengths_of, spec_of
 
 pytestmark = pytest.mark.integration

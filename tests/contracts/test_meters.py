@@ -103,6 +103,19 @@ def test_a_peak_outlives_what_made_it_until_the_reset(machine: Machine) -> None:
         assert charged(machine) < after - 0.9 * CHUNK
 
 
+def test_laps_are_peaks_of_their_own_and_part_of_what_is_read(machine: Machine) -> None:
+    # BC43
+    machine.meter.reset()
+    start = machine.meter.lap()
+    machine.take(CHUNK)
+    machine.give_back()
+    with_chunk, after = machine.meter.lap(), machine.meter.lap()
+    assert start is not None and with_chunk is not None and after is not None
+    assert with_chunk >= start + 0.9 * CHUNK
+    assert after < with_chunk - 0.9 * CHUNK
+    assert charged(machine) >= with_chunk, "laps do not hide a peak from the phase they are in"
+
+
 def test_every_number_is_there_or_absent_with_a_reason(machine: Machine) -> None:
     machine.take(CHUNK)
     peaks = machine.meter.read()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from autotune.core.job import Trainer
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome, Phase
 from autotune.knobs.translate import canonical, settings
@@ -22,7 +23,7 @@ from autotune.probe.protocol import ProbeSpec, Verification
 from autotune.probe.runner import Runner
 from autotune.study.plan import probe_spec
 from tests.support.facts import GIB, budget_of, candidate_of, facts_of
-from tests.support.rows import LATE_LONG_ROW, write_job
+from tests.support.rows import LATE_LONG_ROW, write_job, write_trainer_rows
 
 pytestmark = pytest.mark.integration
 
@@ -66,6 +67,10 @@ def act(name):
         own = trl.SFTTrainer.compute_loss
         kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
         trl.SFTTrainer.compute_loss = at_call(3, kill, own)
+    elif name == "killed-in-own-step":
+        kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
+        own = transformers.Trainer.training_step
+        transformers.Trainer.training_step = at_call(3, kill, own)
     elif name == "address-space":
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (2**30, resource.RLIM_INFINITY))
@@ -102,6 +107,16 @@ sys.addaudithook(hook)
 class Place:
     runner: Runner
     spec: ProbeSpec
+
+    def of(self, trainer: Trainer) -> ProbeSpec:
+        """Return the same request for another trainer, on rows of its own."""
+        rows = Path(self.spec.rows_dir).with_name(trainer.value)
+        if not rows.is_dir():
+            write_trainer_rows(rows, trainer, LATE_LONG_ROW)
+        options = {k: v for k, v in self.spec.options.items() if not k.startswith(("pack", "padd"))}
+        return self.spec.model_copy(
+            update={"trainer": trainer, "rows_dir": str(rows), "options": options}
+        )
 
     def probe(self, name: str, deadline_s: float = 120.0, **changes: Any) -> ProbeReport:
         spec = self.spec.model_copy(update=changes)
@@ -152,6 +167,18 @@ def test_memory_that_runs_out_in_an_update_is_placed_there(
     ending = place.probe(name).ending
     assert (Outcome.OOM_DEVICE, Phase.OPTIMIZER_STEP) == (ending.outcome, ending.phase)
     assert f"after {steps} micro-steps" in ending.reason
+
+
+@pytest.mark.parametrize("trainer", [Trainer.DPO, Trainer.REWARD, Trainer.KTO])
+def test_phases_are_right_for_every_trainer(trainer: Trainer, place: Place) -> None:
+    # BC13
+    of_trainer = place.of(trainer).model_dump(include={"trainer", "rows_dir", "options"})
+    ending = place.probe("second-update", **of_trainer).ending
+    assert (Outcome.OOM_DEVICE, Phase.OPTIMIZER_STEP) == (ending.outcome, ending.phase)
+    assert "after 4 micro-steps" in ending.reason
+    ending = place.probe("killed-in-own-step", **of_trainer).ending
+    assert (Outcome.OOM_HOST, Phase.STEADY) == (ending.outcome, ending.phase)
+    assert "after 2 micro-steps" in ending.reason
 
 
 def test_a_killed_probe_is_placed_in_the_phase_it_was_in(place: Place) -> None:

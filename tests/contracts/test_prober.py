@@ -18,8 +18,9 @@ from autotune.probe.fake import FakeProber
 from autotune.probe.fake_machine import FakeMachine
 from autotune.probe.fake_script import Hangs
 from autotune.probe.launch import ColdLauncher, WarmServer
+from autotune.probe.prober import Prober
 from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
-from autotune.probe.runner import Prober, Runner
+from autotune.probe.runner import Runner
 from autotune.study.plan import probe_spec
 from tests.support.facts import GIB, MIB, budget_of, candidate_of, facts_of
 from tests.support.rows import LATE_LONG_ROW, write_job
@@ -153,6 +154,20 @@ def test_the_memory_batch_is_as_wide_as_the_longest_row_after_the_cut(
     assert {MAX_LENGTH} == {s.width for s in measured.memory_steps}
     assert max(measured.worst_tokens) == MAX_LENGTH
     assert 29 in measured.worst_rows, "the row is named by its place in the data set"
+
+
+def test_the_peak_of_every_step_of_the_memory_phase_is_kept(measured: Measurement) -> None:
+    # BC43
+    peaks = [step.peak_bytes for step in measured.memory_steps]
+    assert all(peak is not None and peak > 0 for peak in peaks)
+    assert max(peak or 0 for peak in peaks) <= (measured.peaks.deciding_bytes or 0)
+    assert {None} == {step.peak_bytes for step in measured.timed_steps}, "no meter beside a clock"
+
+
+def test_the_warm_up_begins_with_the_largest_shape(measured: Measurement) -> None:
+    warmup = [step.padded_tokens for step in measured.warmup_steps]
+    assert max(step.padded_tokens for step in measured.timed_steps) == warmup[0]
+    assert 2 == len(warmup), "one whole update"
 
 
 def test_the_longest_row_decides_however_many_steps_are_timed(setup: Setup) -> None:

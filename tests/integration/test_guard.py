@@ -115,13 +115,20 @@ def preference_rows(trainer: Trainer, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("trainer", "batch"), [(Trainer.DPO, 2), (Trainer.REWARD, 2), (Trainer.KTO, 4)]
+    ("trainer", "change"),
+    [
+        (Trainer.DPO, {"per_device_train_batch_size": 2}),
+        (Trainer.DPO, {"precompute_ref_log_probs": True}),
+        (Trainer.REWARD, {"per_device_train_batch_size": 2}),
+        (Trainer.KTO, {}),
+        (Trainer.KTO, {"precompute_ref_log_probs": True}),
+    ],
 )
 def test_preference_trainers_are_compared_through_their_own_step(
-    guard: Guard, trainer: Trainer, batch: int, tmp_path: Path
+    guard: Guard, trainer: Trainer, change: dict[str, Any], tmp_path: Path
 ) -> None:
     own = {**OWN, "per_device_train_batch_size": 4, "gradient_checkpointing": False}
-    other = {**own, "per_device_train_batch_size": batch, "gradient_checkpointing": True}
+    other = {**own, **change, "gradient_checkpointing": True}
     spec = guard.spec(other).model_copy(
         update={
             "trainer": trainer,

@@ -73,8 +73,10 @@ def test_a_config_that_talks_to_the_world_is_tuned_quietly_and_comes_back_whole(
     tmp_path: Path,
 ) -> None:
     model = tiny_model(tmp_path / "model")
+    weights_for(model)
     mine = {
         "output_dir": "my-model",
+        "model_init_kwargs": {"device_map": "auto"},
         "push_to_hub": True,
         "hub_model_id": "someone/some-model",
         "hub_strategy": "every_save",
@@ -105,7 +107,10 @@ def test_a_config_that_talks_to_the_world_is_tuned_quietly_and_comes_back_whole(
     assert kept == {k: v for k, v in mine.items() if k in kept}
     assert "# found by hand" in emitted_text and "# my run" in emitted_text
     result = read_result(tmp_path / "run")
-    assert result.verification.startswith("verified in a fresh process: 20 updates")
+    assert result.verification.startswith(
+        "verified in a fresh process with real weights: 20 updates"
+    )
     assert "one checkpoint saved" in result.verification
     assert result.overrides["push_to_hub"] is True
+    assert result.overrides["model_init_kwargs.device_map"] == "auto"
     assert result.overrides["hub_model_id"] == "someone/some-model"

@@ -73,7 +73,7 @@ def probe(
     from autotune.cli.measured import MeasuringView, measured_lines
     from autotune.cli.signals import terminate_like_ctrl_c
     from autotune.intake.request import Request
-    from autotune.probe.protocol import write_document
+    from autotune.probe.documents import write_document
     from autotune.study.single import require_runs
 
     request = Request(

@@ -16,8 +16,8 @@ from pathlib import Path
 from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
 from autotune.core.outcome import Phase
 from autotune.probe.child.lifeline import adopt_orphans, watch
+from autotune.probe.documents import REPLY_FILE, read_request, write_document
 from autotune.probe.protocol import (
-    REPLY_FILE,
     Failure,
     GuardSpec,
     InspectSpec,
@@ -25,8 +25,6 @@ from autotune.probe.protocol import (
     ProbeSpec,
     Reply,
     TraceSpec,
-    read_request,
-    write_document,
 )
 
 _TRACEBACK_CHARS = 6000

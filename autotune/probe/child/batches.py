@@ -149,3 +149,28 @@ def timed_batches(
     order = [int(i) for i in np.resize(np.asarray(pool), count * batch)]
     batches = [batch_of(facts, order[i * batch : (i + 1) * batch]) for i in range(count)]
     return batches, count * batch > len(pool)
+
+
+def warmup_batches(
+    facts: RowFacts, timed: list[BatchFacts], whole: int, *, every_shape: bool, flattened: bool
+) -> list[BatchFacts]:
+    """Return the timed micro-batches that are run once before time is taken, the largest first.
+
+    Args:
+        facts: the prepared rows.
+        timed: the micro-batches that are timed.
+        whole: the number of micro-steps is a multiple of this (the accumulation).
+        every_shape: every shape is among them (a compiled step is compiled for each); otherwise
+            one update's worth is.
+        flattened: whether a micro-batch is one row of all its tokens rather than padded.
+    """
+
+    def size(batch: BatchFacts) -> int:
+        tokens = facts.tokens[list(batch.rows)]
+        return int(tokens.sum() if flattened else tokens.max())
+
+    ordered = sorted(timed, key=size, reverse=True)
+    if not every_shape:
+        return ordered[:whole]
+    shapes = list({size(batch): batch for batch in ordered}.values())
+    return [shapes[i % len(shapes)] for i in range(-(-len(shapes) // whole) * whole)]

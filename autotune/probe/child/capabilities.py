@@ -30,8 +30,6 @@ def lacking_here(device: Device) -> dict[str, str]:
     found |= {} if "kernels" in found else _unfit_kernels()
     if not _compiles(device):
         found["compiler"] = "torch.compile needs a C++ compiler here, and there is none"
-    if _shares_memory(device):
-        found["memory of its own"] = f"{device.name} has no memory of its own to spare"
     return found
 
 
@@ -89,11 +87,3 @@ def _compiles(device: Device) -> bool:
         return find_spec("triton") is not None
     named = os.environ.get("CXX")
     return any(shutil.which(name) for name in ((named,) if named else ("g++", "clang++", "c++")))
-
-
-def _shares_memory(device: Device) -> bool:
-    import torch
-
-    if device.kind != "cuda":
-        return False
-    return bool(torch.cuda.get_device_properties(device.index).is_integrated)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.equivalence import Compared, Precision, Update
-from autotune.knobs.isolation import OVERRIDES
 from autotune.probe.child.rows import take_rows
 from autotune.probe.protocol import GuardSide, GuardSpec
 
@@ -48,7 +47,7 @@ def run_update(
     """
     import torch
 
-    from autotune.training.prepared import trainer_class
+    from autotune.training.prepared import precomputed, trainer_class
     from autotune.training.trainer import build_trainer
 
     torch.manual_seed(spec.seed)
@@ -64,6 +63,10 @@ def run_update(
     )
     _without_dropout(trainer.model)
     trainer.add_callback(_norm_reader(seen))
+    if side.options.get("precompute_ref_log_probs"):
+        trainer.train_dataset = precomputed(
+            trainer, trainer.train_dataset, "train", trainer._train_batch_size
+        )
     batch = int(trainer.args.per_device_train_batch_size)
     # Packing decides how many rows there are, so the accumulation that makes them one update is
     # only known now; accelerate is not told of it (transformers' Trainer divides by itself).
@@ -133,17 +136,9 @@ def guard_options(spec: GuardSpec, side: GuardSide, work_dir: Path) -> dict[str,
         side: the candidate.
         work_dir: the only folder the trainer writes to.
     """
-    from autotune.training.arguments import option_owners
+    from autotune.training.arguments import isolated
 
-    options = dict(side.options)
-    known = option_owners(spec.trainer)
-    for override in OVERRIDES:
-        if override.option not in known:
-            continue
-        if override.option in options or override.value is not None:
-            options[override.option] = override.value
-    options["output_dir"] = str(work_dir / "trainer")
-    options["max_steps"] = 1
+    options = isolated(spec.trainer, side.options, work_dir)
     options["seed"] = spec.seed
     options["max_grad_norm"] = _NEVER_CLIPS
     if options.get("neftune_noise_alpha") is not None:

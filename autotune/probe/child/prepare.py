@@ -17,8 +17,9 @@ from autotune.knobs.needs import missing_package
 from autotune.knobs.versions import canonical_options, deprecated
 from autotune.probe.child.capabilities import lacking_here, traits_of
 from autotune.probe.child.inspect import choose_device, inspect_environment
+from autotune.probe.prepared import ModelFacts, Prepared
 from autotune.probe.progress import ProgressFile
-from autotune.probe.protocol import ModelFacts, Prepared, PrepareSpec
+from autotune.probe.protocol import PrepareSpec
 
 #: Options whose TRL default autotune has to know when the user left them out.
 _DEFAULTS = (

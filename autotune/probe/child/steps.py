@@ -65,18 +65,16 @@ class Clock:
 class Schedule:
     """Follow the stages while the trainer runs and keep the clock."""
 
-    def __init__(self, stages: list[Stage], accumulation: int, sync: Callable[[], None]) -> None:
+    def __init__(self, stages: list[Stage], accumulation: int) -> None:
         """Lay the stages end to end.
 
         Args:
             stages: in order; each holds whole optimizer updates.
             accumulation: micro-steps per update.
-            sync: waits until the device has finished.
         """
         self.stages = stages
         self.accumulation = accumulation
         self.clock = Clock()
-        self._sync = sync
         self._facts = [fact for stage in stages for fact in stage.batches]
         self._mark = 0.0
         self._fetch = 0.0
@@ -88,6 +86,9 @@ class Schedule:
             at += len(stage.batches)
         self._starts = starts
         self._current: Stage | None = None
+        #: Wait until the device has finished; return the peak since this was last asked.
+        self.sync: Callable[[], None] = lambda: None
+        self.lap: Callable[[], int | None] = lambda: None
         self.on_update: Callable[[], None] = lambda: None
         self.on_gradients: Callable[[], None] = lambda: None
         self.saved = False
@@ -96,6 +97,11 @@ class Schedule:
     def micro_steps(self) -> int:
         """Micro-steps over all stages."""
         return len(self._facts)
+
+    @property
+    def useful_tokens(self) -> int:
+        """Tokens that are not padding, over all stages."""
+        return sum(fact.useful_tokens for fact in self._facts)
 
     @property
     def updates(self) -> int:
@@ -140,7 +146,7 @@ class Schedule:
         if index in self._starts:
             self._current = self._starts[index]
             self._current.enter()
-            self._sync()
+            self.sync()
             self._mark = time.perf_counter()
             self._fetch = 0.0
         if index == 0:
@@ -149,7 +155,7 @@ class Schedule:
 
     def after_step(self, loss: Any) -> None:
         """Note one finished micro-step."""
-        self._sync()
+        self.sync()
         now = time.perf_counter()
         fact = self._facts[len(self.clock.steps)]
         batch = self._arrived.pop(0)
@@ -165,6 +171,7 @@ class Schedule:
                 label_tokens=batch.label_tokens,
                 longest=fact.longest,
                 loss=None,
+                peak_bytes=self.lap() if self._untimed else None,
             )
         )
         self._mark = now
@@ -176,21 +183,39 @@ class Schedule:
 
     def before_update(self) -> None:
         """Let gradients be looked at while they are there, except where time is taken."""
-        if self._current is not None and self._current.name in _UNTIMED:
+        if self._untimed:
             self.on_gradients()
+
+    @property
+    def _untimed(self) -> bool:
+        return self._current is not None and self._current.name in _UNTIMED
 
     def after_update(self, grad_norm: Any) -> None:
         """Note one finished optimizer update and leave a stage that is complete."""
-        self._sync()
+        self.sync()
         now = time.perf_counter()
         self.clock.optimizer_seconds.append(now - self._mark)
         self.clock.grad_norms.append(grad_norm)
         self.clock.phase = Phase.STEADY
+        if self._untimed:
+            self._charge_update(self.lap())
         self.on_update()
         done = len(self.clock.steps)
         if self._current is not None and (done in self._starts or done == self.micro_steps):
             self._current.leave()
         self._mark = time.perf_counter()
+
+    def _charge_update(self, peak_bytes: int | None) -> None:
+        """Give the last step the peak of its update too, where that was higher."""
+        last = self.clock.steps[-1]
+        if peak_bytes is not None and peak_bytes > (last.peak_bytes or 0):
+            self.clock.steps[-1] = last.model_copy(update={"peak_bytes": peak_bytes})
+
+    def update_peaks_bytes(self, name: str) -> tuple[int, ...]:
+        """Return the peak of every whole update of an untimed stage, where steps have one."""
+        peaks = [step.peak_bytes for step in self.steps_of(name) if step.peak_bytes is not None]
+        whole = range(0, len(peaks) - self.accumulation + 1, self.accumulation)
+        return tuple(max(peaks[at : at + self.accumulation]) for at in whole)
 
 
 def instrumented(trainer_class: Any, holder: list[Schedule]) -> Any:

@@ -1,4 +1,4 @@
-"""The longer look at the chosen candidate: peaks update by update, one save, one evaluation.
+"""The longer look at the chosen candidate: one save, one evaluation, and what it holds meanwhile.
 
 DESIGN.md 5.9. Only observes; whether a series of peaks is safe is decided in classify.py.
 """
@@ -6,7 +6,6 @@ DESIGN.md 5.9. Only observes; whether a series of peaks is safe is decided in cl
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,59 +14,10 @@ from autotune.core.outcome import Phase
 from autotune.probe.child.effective import reference_of
 from autotune.probe.child.rows import take_rows
 from autotune.probe.child.steps import Schedule
-from autotune.probe.meters.base import Meter
 from autotune.probe.protocol import Verification
 
 #: A checkpoint holds what is trained (with PEFT the adapter) and about two optimizer states of it.
 _CHECKPOINT_COPIES = 3
-
-
-class PeakSeries:
-    """Note the peak of every optimizer update on its own."""
-
-    def __init__(self, held: Callable[[], list[Any]], meter: Meter, device: str) -> None:
-        """Take what is held between updates and the meter.
-
-        Args:
-            held: returns the tensors alive between updates, see `held_tensors`.
-            meter: reset after every update; on the CPU torch's allocator is watched instead,
-                because resident pages are too coarse to show a trend.
-            device: ``cpu`` or ``cuda:i``.
-        """
-        self._held = held
-        self._meter = meter
-        self._device = device
-        self._watch: Any = None
-        self._kept_bytes = 0
-        self._open = False
-        self.peaks_bytes: list[int] = []
-
-    def start(self) -> None:
-        """Begin the first update's window."""
-        self._open = True
-        if self._device == "cpu":
-            from autotune.probe.meters.cpu import AllocatorWatch
-
-            held = [] if self._kept_bytes else self._held()
-            self._watch = AllocatorWatch(held, self._kept_bytes)
-
-    def update(self) -> None:
-        """End one update's window and begin the next; nothing before the first began."""
-        if not self._open:
-            return
-        if self._device == "cpu":
-            self.peaks_bytes.append(self._watch.stop())
-            # What a model keeps beside its tensors shows only when windows follow each other.
-            self._kept_bytes = self._watch.live_bytes
-        else:
-            self.peaks_bytes.append(self._meter.read().allocated_bytes or 0)
-            self._meter.reset()
-        self.start()
-
-    def stop(self) -> None:
-        """End the last window, which no update completed."""
-        if self._watch is not None:
-            self._watch.stop()
 
 
 def held_tensors(kind: Trainer, trainer: Any) -> list[Any]:

@@ -17,6 +17,13 @@ class Meter(Protocol):
     def read(self) -> Peaks:
         """Return the peaks since the last reset, above what was held at the start."""
 
+    def lap(self) -> int | None:
+        """Return the peak since the last lap or reset, above the start; None if unknown.
+
+        It is of what follows steps closest: the process on a CPU, torch's allocator on a GPU. The
+        next `read` covers laps too.
+        """
+
     def state(self) -> DeviceState | None:
         """Return what the device did since this was last asked; None where it has no clocks."""
 

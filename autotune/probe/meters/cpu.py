@@ -33,16 +33,26 @@ class CpuMeter:
     def __init__(self) -> None:
         """Remember what the process holds before the model is built."""
         self._start_bytes = status_bytes("VmRSS")
+        self._laps_bytes = 0
         self.reset()
 
     def reset(self) -> None:
         """Set the high-water mark to what is resident now."""
+        self._laps_bytes = 0
         _CLEAR.write_text("5", encoding="ascii")
+
+    def lap(self) -> int:
+        """Return the process peak since the last lap or reset, above the start."""
+        peak_bytes = status_bytes("VmHWM")
+        self._laps_bytes = max(self._laps_bytes, peak_bytes)
+        _CLEAR.write_text("5", encoding="ascii")
+        return max(0, peak_bytes - self._start_bytes)
 
     def read(self) -> Peaks:
         """Return the process peak since the last reset, above the start."""
+        peak_bytes = max(self._laps_bytes, status_bytes("VmHWM"))
         return Peaks(
-            process_bytes=max(0, status_bytes("VmHWM") - self._start_bytes),
+            process_bytes=max(0, peak_bytes - self._start_bytes),
             absent={
                 "allocated": "counted in a pass of its own, see AllocatorWatch",
                 "reserved": _NOT_CPU,

@@ -10,7 +10,7 @@ import os
 from autotune.core.device_state import DeviceState
 from autotune.core.memory import Peaks
 from autotune.probe.meters.driver import Driver, DriverRefused, Identity
-from autotune.probe.meters.runtime import CudaRuntime
+from autotune.probe.meters.runtime import AllocatorPeaks, CudaRuntime
 from autotune.probe.meters.sampler import Sampler
 
 #: What a context takes when neither the driver nor the runtime says: with torch's kernels loaded
@@ -30,21 +30,36 @@ class CudaMeter:
         """
         self._runtime = runtime
         self._sampler = sampler
+        self._laps_bytes = (0, 0)
         self._sampler.start()
         self.reset()
 
     def reset(self) -> None:
         """Forget all peaks so far."""
+        self._laps_bytes = (0, 0)
         self._runtime.reset()
         self._sampler.reset()
+
+    def lap(self) -> int:
+        """Return the allocator's peak of live bytes since the last lap or reset."""
+        peaks = self._runtime.peaks()
+        self._laps_bytes = self._with_laps(peaks)
+        self._runtime.reset()
+        return peaks.allocated_bytes
+
+    def _with_laps(self, peaks: AllocatorPeaks) -> tuple[int, int]:
+        """Return allocated and reserved peaks, laps before these included."""
+        allocated, reserved = self._laps_bytes
+        return max(allocated, peaks.allocated_bytes), max(reserved, peaks.reserved_bytes)
 
     def read(self) -> Peaks:
         """Return the four peaks since the last reset."""
         peaks = self._runtime.peaks()  # waits for the device, so that the look sees it all
         self._sampler.look(clocks=False)
+        allocated_bytes, reserved_bytes = self._with_laps(peaks)
         return Peaks(
-            allocated_bytes=peaks.allocated_bytes,
-            reserved_bytes=peaks.reserved_bytes,
+            allocated_bytes=allocated_bytes,
+            reserved_bytes=reserved_bytes,
             process_bytes=self._sampler.process_peak_bytes,
             device_used_bytes=self._sampler.device_peak_bytes,
             absent=self._sampler.absent,

@@ -108,3 +108,13 @@ def test_the_answers_last_line_is_the_command_that_trains(result: Any, width: in
     assert lines[-1].startswith("trl sft --config ")
     assert ("--use_cpu true" in lines[-1]) == (result.device.kind == "cpu")
     assert any(line.startswith("best: ") for line in lines)
+
+
+def test_candidates_that_differ_in_the_reference_or_the_weights_read_differently() -> None:
+    said = describe(
+        candidate_of(
+            precompute_ref_log_probs=True, peft="lora", quantization="4bit", dtype="bfloat16"
+        )
+    )
+    assert said.endswith("ref precomputed · lora · 4bit · bfloat16")
+    assert "ref" not in describe(candidate_of(dtype="float32"))

@@ -150,3 +150,37 @@ def test_labels_beside_ids_must_be_lists() -> None:
 def test_text_of_a_free_column_is_read_too() -> None:
     rows = Dataset.from_dict({"text": ["a", None]}, features=Features({"text": Value("string")}))
     assert "null in 1 of 2 rows" in refusal(rows)
+
+
+PAIR = {"prompt": "q", "chosen": "good", "rejected": "bad"}
+RATED = {"prompt": "q", "completion": "a"}
+
+
+def test_pairs_that_are_all_alike_stop() -> None:
+    assert "all 3 rows" in refusal([{**PAIR, "rejected": "good"}] * 3, "dpo")
+
+
+def test_some_pairs_alike_are_counted() -> None:
+    found = survey([PAIR, {**PAIR, "rejected": "good"}], "reward")
+    assert {"same-answers": 1} == counts(found)
+
+
+def test_an_empty_answer_is_counted_by_its_side() -> None:
+    found = survey([PAIR, {**PAIR, "chosen": ""}, {**PAIR, "chosen": "", "rejected": ""}], "dpo")
+    assert {"empty-chosen": 2, "empty-rejected": 1, "same-answers": 1} == counts(found)
+
+
+@pytest.mark.parametrize("label", [2, 0.5, -1])
+def test_a_rating_that_is_neither_true_nor_false_stops(label: float) -> None:
+    said = refusal([{**RATED, "label": type(label)(1)}, {**RATED, "label": label}], "kto")
+    assert "row 2" in said and "true or false" in said
+
+
+@pytest.mark.parametrize("labels", [[True, False], [1, 0], [1.0, 0.0]])
+def test_ratings_may_be_ones_and_zeros(labels: list[float]) -> None:
+    assert {} == counts(survey([{**RATED, "label": label} for label in labels], "kto"))
+
+
+def test_ratings_that_are_all_the_same_are_remarked() -> None:
+    found = survey([{**RATED, "label": True}] * 3, "kto")
+    assert {"one-sided-labels": 3} == counts(found)

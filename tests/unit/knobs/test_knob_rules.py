@@ -95,6 +95,12 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"dtype": "float16"},
         "dtype is float16",
     ),
+    "float16_is_scaled": (
+        PEFT,
+        {"dtype": "bfloat16", "peft": "lora"},
+        {"dtype": "float16", "peft": "lora"},
+        "gradient scaler",
+    ),
     "lora_targets_are_known": (
         {**PEFT, "traits": ["no-lora-targets"]},
         {"peft": "lora", "lora_target_modules": "all-linear"},

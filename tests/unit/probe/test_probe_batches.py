@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.core.errors import BadInput, NotBuiltYet
-from autotune.probe.child.batches import RowFacts, worst_batches
+from autotune.probe.child.batches import RowFacts, batch_of, warmup_batches, worst_batches
 from autotune.probe.child.prepare import _check_values
 from autotune.probe.child.rows import _trained
 
@@ -82,3 +82,20 @@ def test_the_longest_pair_and_the_longest_mismatched_sequence_are_worst_batches(
     rated = facts([70, 75, 80], [10, 70, 40])
     mixed = dataclasses.replace(rated, prompts=np.asarray([60, 5, 40], dtype=np.int64))
     assert (1, 0) in [batch.rows for batch in worst_batches(mixed, 2)]
+
+
+def test_a_warm_up_is_one_update_of_the_largest_shapes() -> None:
+    rows = facts([5, 90, 7, 80, 3, 91], [4] * 6)
+    timed = [batch_of(rows, pair) for pair in ([0, 2], [4, 3], [1, 0], [5, 4])]
+    warmup = warmup_batches(rows, timed, 2, every_shape=False, flattened=False)
+    assert [(5, 4), (1, 0)] == [batch.rows for batch in warmup]
+    laid_end_to_end = warmup_batches(rows, timed, 2, every_shape=False, flattened=True)
+    assert [(1, 0), (5, 4)] == [batch.rows for batch in laid_end_to_end]
+
+
+def test_a_compiled_step_meets_every_shape_before_it_is_timed() -> None:
+    rows = facts([5, 90, 7, 80, 3, 90], [4] * 6)
+    timed = [batch_of(rows, pair) for pair in ([0, 2], [4, 3], [1, 0], [5, 4])]
+    warmup = warmup_batches(rows, timed, 2, every_shape=True, flattened=False)
+    widths = [max(int(rows.tokens[row]) for row in batch.rows) for batch in warmup]
+    assert [90, 80, 7, 90] == widths, "three shapes, filled up to whole updates"

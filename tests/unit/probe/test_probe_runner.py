@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from autotune.core.outcome import Outcome, Phase
+from autotune.probe.documents import REPLY_FILE, write_document
 from autotune.probe.meters.fake_nvml import UUID, normal
 from autotune.probe.phase_file import PhaseFile
-from autotune.probe.protocol import REPLY_FILE, Failure, Reply, write_document
+from autotune.probe.protocol import Failure, Reply
 from autotune.probe.runner import Runner
 from tests.support.facts import GIB, GPU, lengths_of, spec_of
 

@@ -6,10 +6,18 @@ from typing import Any
 import pytest
 
 from autotune.core.candidate import Candidate
+from autotune.core.device_state import DeviceState
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.result import Result
-from autotune.report import Comparison, compare, parse_thresholds, render_comparison
+from autotune.report import (
+    Comparison,
+    compare,
+    html_page,
+    markdown,
+    parse_thresholds,
+    render_comparison,
+)
 from autotune.report.comparison_json import render as render_json
 from autotune.report.comparison_text import render as render_text
 from tests.golden.check import assert_golden
@@ -84,6 +92,35 @@ def test_each_of_the_four_peaks_has_its_own_threshold() -> None:
     names = ["allocated", "reserved", "process", "device"]
     expected = {f"peak_memory.{name}": "regression" for name in names}
     assert expected == verdicts(changed(peak=1.1), *(f"peak_memory.{n}:+5%" for n in names))
+
+
+def with_state(state: DeviceState) -> Result:
+    """Return the sample result with the device in this state while its winner was timed."""
+    result = gpu_result()
+    best = result.best_trial
+    assert best is not None and best.report.measurement is not None
+    measured = best.report.measurement.model_copy(update={"device_state": state})
+    return with_best(result, report=best.report.model_copy(update={"measurement": measured}))
+
+
+def test_clocks_that_were_held_back_are_said_beside_the_numbers() -> None:
+    hot = with_state(
+        DeviceState(
+            sm_clock_mhz=1410,
+            sm_clock_least_mhz=900,
+            temperature_celsius=88,
+            held_back=("heat",),
+            samples=9,
+        )
+    )
+    made = compare(gpu_result(), hot, parse_thresholds([]))
+    words = "1410 MHz (least 900), at most 88 \u00b0C, held back by heat"
+    assert (f"clocks of the current result were held back: {words}",) == made.differences
+    assert made.passed, "said, not judged"
+    cool = with_state(DeviceState(sm_clock_mhz=1410, sm_clock_least_mhz=1410, samples=9))
+    assert () == compare(cool, cool, parse_thresholds([])).differences
+    assert words in markdown.render(hot)
+    assert words in html_page.render(hot)
 
 
 def test_speed_as_a_ratio_ignores_how_fast_the_machine_is() -> None:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from autotune.core.candidate import Value
+from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.job import ALLOWABLE, Trainer
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import OFFLINE
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
-from autotune.spaces.enumerate import MOST_ASSIGNMENTS, Enumerated, enumerate_space
+from autotune.spaces.enumerate import (
+    MOST_ASSIGNMENTS,
+    Enumerated,
+    enumerate_space,
+    require_own,
+)
 from autotune.spaces.load import find_space, list_spaces, read_space
 from autotune.spaces.schema import Space
 from tests.support.facts import GPU, facts_of
@@ -200,3 +208,17 @@ def test_a_space_that_does_not_search_the_length_keeps_the_users_own() -> None:
     facts = facts_of([3000] * 40, positions=4096)
     neutral = enumerate_space(read_space(find_space("neutral-only")), facts, {})
     assert {1024} == values(neutral, "max_length")
+
+
+def test_a_config_nobody_can_train_is_bad_input_before_any_probe() -> None:
+    with pytest.raises(BadInput, match="nothing to train"):
+        require_own(facts_of(options={"load_in_8bit": True}))
+
+
+def test_a_config_this_machine_cannot_train_is_its_environment() -> None:
+    with pytest.raises(EnvironmentUnable, match="accelerator"):
+        require_own(facts_of(options={"activation_offloading": True}))
+
+
+def test_a_config_that_only_breaks_rules_for_candidates_may_be_measured() -> None:
+    require_own(facts_of([10, 10], options={"per_device_train_batch_size": 8}))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.core.candidate import Candidate
+from autotune.core.job import Trainer
 from autotune.core.result import Estimate
 from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes
@@ -132,6 +133,29 @@ def test_tokens_beyond_the_reference_earn_nothing() -> None:
     own = estimated(candidate_of(max_length=256), facts)
     assert longer.retention_ratio == own.retention_ratio == 1.0
     assert longer.score_seconds > own.score_seconds
+
+
+def test_what_is_computed_once_before_training_is_stated_apart_and_shared_by_all_passes() -> None:
+    # BC08
+    rows = [100] * 128
+    once = {"precompute_ref_log_probs": True}
+    machine = FakeMachine(step_s=0.0, token_s=3e-4, optimizer_s=0.0)
+
+    def of_epochs(**options: Any) -> Estimate:
+        facts = facts_of(
+            rows, labels=[50] * 128, device=GPU, trainer=Trainer.KTO, options={**once, **options}
+        )
+        return estimated(candidate_of(**once), facts, machine)
+
+    one, four = of_epochs(num_train_epochs=1), of_epochs(num_train_epochs=4)
+    steps = of_epochs(max_steps=4 * one.updates_per_pass)
+    assert 12_800 * 1e-4 == pytest.approx(one.precompute_seconds), "a forward of every token"
+    assert one.pass_seconds == pytest.approx(four.pass_seconds)
+    assert one.pass_seconds + one.precompute_seconds == pytest.approx(one.score_seconds)
+    assert four.pass_seconds + four.precompute_seconds / 4 == pytest.approx(four.score_seconds)
+    assert four.score_seconds == pytest.approx(steps.score_seconds)
+    with_reference = facts_of(rows, labels=[50] * 128, device=GPU, trainer=Trainer.KTO)
+    assert 0.0 == estimated(candidate_of(), with_reference, machine).precompute_seconds
 
 
 def test_without_timed_steps_there_is_no_estimate() -> None:

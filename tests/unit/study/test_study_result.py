@@ -13,7 +13,7 @@ from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, TrialRecord
 from autotune.knobs.facts import Facts
-from autotune.probe.protocol import ModelFacts, Prepared
+from autotune.probe.prepared import ModelFacts, Prepared
 from autotune.study.assemble import Run, assemble, peaks_line, require_fit
 from autotune.study.strategy import cheapest, first_candidates
 from tests.support.facts import CPU, GIB, GPU, MIB, candidate_of, facts_of, trial_of
@@ -168,6 +168,40 @@ def test_a_model_spread_over_devices_was_measured_on_one_and_that_is_said() -> N
     assert any("device_map auto" in n for n in result_of(BASELINE, facts=spread).notices)
     one = facts_of(options={"model_init_kwargs": {"device_map": {"": 0}}})
     assert not any("device_map" in n for n in result_of(BASELINE, facts=one).notices)
+    replaced = result_of(BASELINE, facts=spread, job=spread.job).overrides
+    assert {"model_init_kwargs.device_map": "auto"} == replaced
+
+
+def measured_as(trial: TrialRecord, **changes: Any) -> TrialRecord:
+    """Return a trial whose measurement has these numbers."""
+    assert trial.report.measurement is not None
+    measured = trial.report.measurement.model_copy(update=changes)
+    return trial.model_copy(
+        update={"report": trial.report.model_copy(update={"measurement": measured})}
+    )
+
+
+def test_retries_of_the_chosen_configs_allocator_are_said() -> None:
+    full = measured_as(BASELINE, peaks=Peaks(reserved_bytes=9 * GIB, allocation_retries=3))
+    assert any("try again, 3 times in probe 0" in n for n in result_of(full).notices)
+    calm = measured_as(BASELINE, peaks=Peaks(reserved_bytes=9 * GIB, allocation_retries=0))
+    assert not any("try again" in n for n in result_of(calm).notices)
+
+
+def test_what_runs_once_before_training_is_said_apart() -> None:
+    # BC08
+    assert BASELINE.estimate is not None
+    once = BASELINE.estimate.model_copy(update={"precompute_seconds": 90.0})
+    result = result_of(BASELINE.model_copy(update={"estimate": once}))
+    assert any("once before training, about 90 s" in n for n in result.notices), result.notices
+    assert not any("precompute" in n for n in result_of(BASELINE).notices)
+
+
+def test_a_verification_says_whose_weights_it_ran_with() -> None:
+    look = trial_of(1, OWN, role="verification")
+    for weights in ("real", "random"):
+        seen = measured_as(look, weights=weights, update_peaks_bytes=(MIB,) * 20)
+        assert f"with {weights} weights: 20 updates" in result_of(BASELINE, seen).verification
 
 
 def test_a_saver_that_saved_nothing_is_a_finding() -> None:

@@ -1,0 +1,70 @@
+"""What prepared rows tell before any probe: cuts that leave nothing, and TRL's own default cut."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.core.errors import BadInput
+from autotune.core.lengths import Lengths
+from autotune.dataset.preflight import check_left
+
+
+def pairs(prompts: list[int], answers: int = 10, **more: Any) -> Lengths:
+    """Preference rows: both answers this long after a prompt."""
+    first = np.asarray(prompts)
+    tokens = first + answers
+    positions = np.zeros(int(tokens.max()), dtype=np.int64)
+    for start in prompts:
+        positions[start : start + answers] += 2
+    labels = np.full(len(prompts), 2 * answers)
+    return Lengths(tokens, labels, positions, first, chosen=tokens, rejected=tokens, **more)
+
+
+def rewards(prompts: list[int]) -> Lengths:
+    found = pairs(prompts, drops_longer=True)
+    return dataclasses.replace(found, labels=2 * found.tokens, first_labels=None)
+
+
+def refusal(lengths: Lengths, positions: int | None = None, **options: Any) -> str:
+    with pytest.raises(BadInput) as caught:
+        check_left(lengths, options, positions)
+    return str(caught.value)
+
+
+def test_prompts_that_fill_max_length_stop() -> None:
+    said = refusal(pairs([100, 200]), max_length=64)
+    assert "max_length is 64" in said
+    assert "at least 101" in said
+
+
+def test_rows_that_are_all_left_out_stop() -> None:
+    said = refusal(rewards([100, 200]), max_length=64)
+    assert "left out" in said
+    assert "at least 110" in said
+
+
+def test_prompts_beyond_the_model_need_another_model() -> None:
+    said = refusal(pairs([5000]), 1024)
+    assert "the model has 1024 positions" in said
+    assert "at least 5001 positions" in said
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"max_length": 101}, {"max_length": 64, "truncation_mode": "keep_end"}]
+)
+def test_one_label_is_enough(options: dict[str, Any]) -> None:
+    check_left(pairs([100, 200]), options, None)
+
+
+def test_dropped_tokens_count_both_sides_and_rows_left_out_whole() -> None:
+    assert 0.5 == pairs([10, 10]).dropped_ratio(10) * 0.5
+    assert 5 / 20 == pairs([10, 10]).dropped_ratio(15)
+    assert 110 / 130 == pytest.approx(rewards([10, 100]).dropped_ratio(20))
+
+
+def test_the_tokens_of_pairs_are_those_of_both_sides() -> None:
+    assert 2 * (20 + 110) == pairs([10, 100]).total
