@@ -63,6 +63,8 @@ class Rates(Frozen):
         launch_seconds: what starting one operation costs the device.
         dispatch_seconds: what issuing one operation costs the host while the device works on
             earlier ones; 0 where nothing is asynchronous.
+        selective_seconds: what the host spends more on an operation inside a layer that is
+            checkpointed selectively: Python decides about each of them.
     """
 
     device: str
@@ -72,6 +74,7 @@ class Rates(Frozen):
     moved: dict[WorkKind, dict[str, Curve]]
     launch_seconds: float = Field(ge=0)
     dispatch_seconds: float = Field(default=0.0, ge=0)
+    selective_seconds: float = Field(default=0.0, ge=0)
 
     def flops_of(self, kind: WorkKind, dtype: str) -> Curve | None:
         """Return the arithmetic rate of a kind in a dtype; None when arithmetic does not limit."""

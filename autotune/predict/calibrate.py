@@ -85,7 +85,7 @@ class TimeCorrection:
     def corrected(self, times: StepTimes) -> StepTimes:
         """Return the expected times."""
         parts = {name: self.factors.get(name, self.common) * s for name, s in times.parts.items()}
-        return StepTimes(parts, self.common * times.host)
+        return StepTimes(parts, self.common * times.host, times.operations)
 
 
 @dataclass(frozen=True)

@@ -210,9 +210,25 @@ def timed(foreseen: Foreseen, rates: Rates) -> Timed:
     """
     over = foreseen.wanted.over
     return Timed(
-        micro=foreseen.work.times(over.tokens, over.width, rates),
+        micro=micro_times(foreseen, over.tokens, over.width, rates),
         update=step_times(foreseen.step.optimizer_step, rates),
     )
+
+
+def micro_times(
+    foreseen: Foreseen, tokens: FloatArray, width: FloatArray, rates: Rates
+) -> StepTimes:
+    """Return how long a candidate's micro-steps of given shapes take.
+
+    Args:
+        foreseen: the candidate and its traces.
+        tokens: float64[m], computed positions of each.
+        width: float64[m], columns of its input tensor.
+        rates: what the device reaches.
+    """
+    times = foreseen.work.times(tokens, width, rates)
+    selective = foreseen.wanted.candidate.get("gradient_checkpointing") == "selective"
+    return times.checkpointed_selectively(rates) if selective else times
 
 
 def predict(foreseen: Foreseen, times: Timed, corrections: Corrections) -> Prediction:

@@ -19,6 +19,9 @@ from autotune.core.traced_step import Work, WorkKind
 #: A part of a step's time: a kind of work, or ``overhead``: what starting operations costs.
 Part = str
 OVERHEAD: Part = "overhead"
+#: Share of a checkpointed step's operations that are in its forward pass and its repetition; the
+#: backward pass has about as many as both.
+_IN_LAYERS_RATIO = 0.5
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,12 @@ class StepTimes:
     Args:
         parts: float64[m] by kind of work and ``overhead``.
         host: float64[m], what the host needs to issue the operations of each.
+        operations: float64[m], operations of each.
     """
 
     parts: Mapping[Part, FloatArray]
     host: FloatArray
+    operations: FloatArray
 
     @property
     def seconds(self) -> FloatArray:
@@ -41,7 +46,16 @@ class StepTimes:
     def summed(self, counts: FloatArray) -> StepTimes:
         """Return the steps as one, each taken as often as ``counts`` says: float64[m]."""
         parts = {name: (seconds @ counts)[None] for name, seconds in self.parts.items()}
-        return StepTimes(parts, (self.host @ counts)[None])
+        host, operations = (self.host @ counts)[None], (self.operations @ counts)[None]
+        return StepTimes(parts, host, operations)
+
+    def checkpointed_selectively(self, rates: Rates) -> StepTimes:
+        """Return the steps with what Python costs there, where nothing hides it or on the host."""
+        more = _IN_LAYERS_RATIO * self.operations * rates.selective_seconds
+        if rates.dispatch_seconds:
+            return StepTimes(self.parts, self.host + more, self.operations)
+        parts = {**self.parts, OVERHEAD: self.parts[OVERHEAD] + more}
+        return StepTimes(parts, self.host, self.operations)
 
 
 @dataclass(frozen=True)
@@ -118,7 +132,7 @@ def _times(keys: Sequence[tuple[WorkKind, str]], counts: FloatArray, rates: Rate
         parts[kind] = parts[kind] + seconds if kind in parts else seconds
     started = counts[:, 2].sum(axis=0)
     parts[OVERHEAD] = started * rates.launch_seconds
-    return StepTimes(parts, started * rates.dispatch_seconds)
+    return StepTimes(parts, started * rates.dispatch_seconds, started)
 
 
 def _taken(amount: FloatArray, operations: FloatArray, curve: Curve | None) -> FloatArray:

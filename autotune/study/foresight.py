@@ -30,6 +30,7 @@ from autotune.predict.forecast import (
     Timed,
     foresee,
     key_of,
+    micro_times,
     predict,
     timed,
     wanted,
@@ -184,7 +185,8 @@ class Foresight:
     def _learn_times(self, one: Foreseen, expected: Timed, measured: Measurement) -> None:
         steps = measured.timed_steps
         if steps:
-            times = one.work.times(
+            times = micro_times(
+                one,
                 np.asarray([float(s.padded_tokens) for s in steps]),
                 np.asarray([float(s.width) for s in steps]),
                 self.rates,

@@ -53,6 +53,8 @@ _LAUNCH_SECONDS = 0.9e-6
 #: Host time of one operation in eager PyTorch with autograd: 5 to 25 us are reported; the
 #: geometric middle.
 _DISPATCH_SECONDS = 11e-6
+#: What selective checkpointing adds: a call into Python per operation, as in one of eager's own.
+_SELECTIVE_SECONDS = 11e-6
 
 
 def expected_rates(spec: Spec) -> Rates:
@@ -86,6 +88,7 @@ def expected_rates(spec: Spec) -> Rates:
         moved={kind: {ANY: _flat(rate)} for kind, rate in moved.items()},
         launch_seconds=_LAUNCH_SECONDS,
         dispatch_seconds=_DISPATCH_SECONDS,
+        selective_seconds=_SELECTIVE_SECONDS,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ def measure_rates(device: Device) -> Rates:
         moved=moved,
         launch_seconds=launch if cuda else dispatch,
         dispatch_seconds=dispatch if cuda else 0.0,
+        selective_seconds=_selective_seconds(clock, device.label),
     )
 
 
@@ -130,15 +132,7 @@ def _dispatch_seconds(clock: _Clock, label: str) -> float:
     """
     import torch
 
-    kind = label.partition(":")[0]
-    block = torch.nn.Sequential(
-        *[
-            layer
-            for _ in range(8)
-            for layer in (torch.nn.LayerNorm(8), torch.nn.Linear(8, 8), torch.nn.SiLU())
-        ]
-    ).to(label)
-    x = torch.ones(1, 8, device=label)
+    block, x, kind = *_block(label), label.partition(":")[0]
 
     def both() -> None:
         with torch.enable_grad(), torch.autocast(kind, torch.bfloat16):
@@ -148,6 +142,47 @@ def _dispatch_seconds(clock: _Clock, label: str) -> float:
     with counter:
         both()
     return clock.seconds(both) / counter.operations
+
+
+def _selective_seconds(clock: _Clock, label: str) -> float:
+    """Return what an operation costs more inside a layer that is checkpointed selectively."""
+    import torch
+    from torch.utils.checkpoint import (
+        CheckpointPolicy,
+        checkpoint,
+        create_selective_checkpoint_contexts,
+    )
+
+    block, x = _block(label)
+
+    def policy(*_: Any, **__: Any) -> CheckpointPolicy:
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    def run(**how: Any) -> float:
+        def both() -> None:
+            with torch.enable_grad():
+                checkpoint(block, x, use_reentrant=False, **how).sum().backward()
+
+        return clock.seconds(both)
+
+    counter = _Counter()
+    with counter, torch.enable_grad():
+        block(x)
+    more = run(context_fn=partial(create_selective_checkpoint_contexts, policy)) - run()
+    # Once in the forward pass and once when it is repeated.
+    return max(0.0, more) / (2 * counter.operations)
+
+
+def _block(label: str) -> tuple[Any, Any]:
+    """Return a tiny block of modules and its input."""
+    import torch
+
+    layers = [
+        layer
+        for _ in range(8)
+        for layer in (torch.nn.LayerNorm(8), torch.nn.Linear(8, 8), torch.nn.SiLU())
+    ]
+    return torch.nn.Sequential(*layers).to(label), torch.ones(1, 8, device=label)
 
 
 def _matmul(clock: _Clock, device: Device, dtype: str, launch: float) -> Curve:

@@ -44,7 +44,7 @@ def seen(count: int, noise: float = 0.0, seed: int = 0) -> list[TimeSeen]:
 def corrected(correction: TimeCorrection, parts: dict[str, float]) -> float:
     """Return the corrected seconds of one step."""
     one = {name: np.asarray([seconds]) for name, seconds in parts.items()}
-    return float(correction.corrected(StepTimes(one, np.zeros(1))).seconds[0])
+    return float(correction.corrected(StepTimes(one, np.zeros(1), np.zeros(1))).seconds[0])
 
 
 def errors(count: int, noise: float = 0.0) -> list[float]:

@@ -37,6 +37,17 @@ def test_a_step_of_small_operations_lasts_as_long_as_the_host_needs_to_issue_the
     assert pytest.approx(5.0) == step_times([work("matmul", 500 * GIGA)], rates).seconds
 
 
+def test_selective_checkpointing_costs_python_on_every_operation_of_a_layer() -> None:
+    step = [work("copy", moved=1, launches=100)]
+    here = rates_of().model_copy(update={"selective_seconds": 1e-2})
+    plain, selective = step_times(step, here), step_times(step, here).checkpointed_selectively(here)
+    assert pytest.approx(0.5) == selective.seconds - plain.seconds
+    hidden = here.model_copy(update={"dispatch_seconds": 1e-4})
+    long = [work("matmul", 500 * GIGA, launches=100)]
+    times = step_times(long, hidden).checkpointed_selectively(hidden)
+    assert pytest.approx(5.0) == times.seconds
+
+
 def test_small_operations_run_at_the_rate_of_their_size() -> None:
     curve = Curve(sizes=(1e3, 1e6), per_s=(1e6, 1e9))
     assert pytest.approx([1e6, 10**7.5, 1e9]) == curve.at(np.asarray([10, 10**4.5, 1e12]))
