@@ -118,7 +118,7 @@ def test_every_shared_file_is_prepared_for_its_trainer(
     assert (layout, rows, rows) == (profile.layout, profile.rows_given, profile.rows_used)
     lengths = lengths_of(profile)
     assert rows == len(lengths)
-    assert profile.tokens == lengths.tokens.sum()
+    assert profile.tokens == lengths.both_sides(None).sum()
     assert profile.label_tokens == lengths.labels_kept(None) > 0
     assert profile.quantiles["1.0"] == lengths.longest == lengths.tokens[profile.longest_row]
     if trainer is Trainer.SFT:
