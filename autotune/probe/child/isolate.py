@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from autotune.knobs.isolation import SECRET_ENV
@@ -23,9 +22,14 @@ def cut_off(work_dir: Path) -> None:
     import huggingface_hub.constants
 
     # Only theirs: sockets of data loader workers need the short path of the system's own folder.
-    before, tempfile.tempdir = tempfile.tempdir, str(work_dir)
+    # datasets asks the variable itself, once, and keeps the folder.
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(work_dir)
     datasets.fingerprint.get_temporary_cache_files_directory()
-    tempfile.tempdir = before
+    if before is None:
+        del os.environ["TMPDIR"]
+    else:
+        os.environ["TMPDIR"] = before
     os.environ["HF_HUB_OFFLINE"] = "1"
     huggingface_hub.constants.HF_HUB_OFFLINE = True
     datasets.config.HF_HUB_OFFLINE = True
