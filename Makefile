@@ -56,7 +56,7 @@ test-oldest:
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .make/oldest.txt -e '.[dev]'
 	$(TEST_ENV) $(OLDEST)/bin/python -m pytest $(OLDEST_TESTS)
 
-# 176 candidates measured and traced, 20 extended depths, published peaks: about 15 minutes.
+# 176 candidates measured and traced, 20 extended depths, published peaks: 20 to 25 minutes.
 bench-predict: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_predict.py tests/bench/bench_trace.py --timeout=3600
 

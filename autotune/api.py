@@ -47,7 +47,7 @@ from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report import REPORTERS
 from autotune.spaces.enumerate import Enumerated, enumerate_space, require_own
-from autotune.spaces.load import find_space, read_space, space_hash
+from autotune.spaces.load import space_for, space_hash
 from autotune.spaces.schema import Space
 from autotune.study.assemble import Run, assemble, require_fit
 from autotune.study.budget import budget_of, budget_remark
@@ -62,7 +62,7 @@ from autotune.study.uninterrupted import uninterrupted
 #: Reports every run leaves in its folder.
 WRITTEN_REPORTS = ("csv", "html")
 #: Preparation may tokenise a large data set; this bounds a hang, not the work.
-_PREPARE_DEADLINE_S = 6 * 3600.0
+PREPARE_DEADLINE_S = 6 * 3600.0
 
 
 class Watcher:
@@ -176,14 +176,8 @@ class _Run:
         self._job, self._origin = build_job(request)
         self._limits = _limits(request)
         self._memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
-        self._headroom = _headroom(request)
-        self._space = read_space(find_space(request.space or self._job.trainer.value))
-        if not self._space.suits(self._job.trainer):
-            raise BadInput(
-                f"the space {self._space.name!r} is for {self._space.trainer}, the job is "
-                f"{self._job.trainer.value}.",
-                "Choose another --space or --trainer.",
-            )
+        self._headroom = headroom_of(request)
+        self._space = space_for(self._job.trainer, request.space)
         self._out_dir = open_folder(request, self._job)
         self._request = moved_inputs(request, self._out_dir)
         if request.inputs is not None:
@@ -229,7 +223,7 @@ class _Run:
             cache_dir=str(cache_dir()),
             demo_model=self._origin.demo_model,
         )
-        deadline = _PREPARE_DEADLINE_S
+        deadline = PREPARE_DEADLINE_S
         tick = and_progress(Path(spec.out_dir), self._watch.tick, self._watch.progress)
         prepared = runner.prepare(spec, deadline_s=deadline, tick=tick)
         self._launcher.preload(prepared.model.model_type)
@@ -420,7 +414,12 @@ def _limits(request: Request) -> Limits:
     )
 
 
-def _headroom(request: Request) -> float | None:
+def headroom_of(request: Request) -> float | None:
+    """Return the share of the memory a request keeps free, 0..1; None where it names none.
+
+    Raises:
+        BadInput: it is not a share, or all of the memory.
+    """
     if request.headroom is None:
         return None
     ratio = parse_ratio(request.headroom, "--headroom")

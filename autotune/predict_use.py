@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.api import Watcher, facts_of
+from autotune.api import PREPARE_DEADLINE_S, Watcher, facts_of, headroom_of
 from autotune.core.candidate import Candidate
 from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, NothingFits
 from autotune.core.job import Budget, Job, Trainer
 from autotune.core.prediction import Fit, Forecast
 from autotune.core.rates import Rates
-from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_bytes, show_ratio
+from autotune.core.units import parse_bytes, parse_duration, show_bytes, show_ratio
 from autotune.intake.job import Origin, build_job, cache_dir
 from autotune.intake.objects import as_paths
 from autotune.intake.request import Request, with_absolute_paths
@@ -40,13 +40,12 @@ from autotune.probe.runner import Runner
 from autotune.report.forecast_charts import candidate_text
 from autotune.report.forecast_words import dominance, peak_words
 from autotune.spaces.enumerate import enumerate_space
-from autotune.spaces.load import find_space, read_space
+from autotune.spaces.load import space_for
 from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
 
 PREDICTED_TRAINERS = (Trainer.SFT, Trainer.DPO, Trainer.REWARD, Trainer.KTO)
-_PREPARE_DEADLINE_S = 6 * 3600.0
 #: Longest time spent on traces unless the request says otherwise.
 _TRACE_S = 600.0
 
@@ -70,7 +69,7 @@ def forecast(
     """
     spec = None if gpu is None else find_device(gpu)
     request = with_absolute_paths(request)
-    headroom = None if request.headroom is None else parse_ratio(request.headroom, "--headroom")
+    headroom = headroom_of(request)
     memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
     seconds = _TRACE_S if request.timeout is None else parse_duration(request.timeout, "--timeout")
     with tempfile.TemporaryDirectory(prefix="autotune-predict-") as folder:
@@ -165,7 +164,7 @@ class _Use:
             train_only=True,
         )
         tick = and_progress(out, self.watch.tick, self.watch.progress)
-        return runner.prepare(spec, deadline_s=_PREPARE_DEADLINE_S, tick=tick)
+        return runner.prepare(spec, deadline_s=PREPARE_DEADLINE_S, tick=tick)
 
     def rates(self, prepared: Prepared, runner: Runner) -> Rates:
         """Return measured rates where the device is here, else the catalogue's."""
@@ -244,17 +243,6 @@ class _Use:
 
 
 def _space(request: Request, job: Job) -> Space | None:
-    """Return the space that is predicted; None when one config is, and what would change it.
-
-    Raises:
-        BadInput: there is no such space, or it is for another trainer.
-    """
-    if request.config is not None and request.space is None:
-        return None
-    space = read_space(find_space(request.space or job.trainer.value))
-    if not space.suits(job.trainer):
-        raise BadInput(
-            f"the space {space.name!r} is for {space.trainer}, the job is {job.trainer.value}.",
-            "Choose another --space or --trainer.",
-        )
-    return space
+    """Return the space that is predicted; None when one config is, and what would change it."""
+    alone = request.config is not None and request.space is None
+    return None if alone else space_for(job.trainer, request.space)

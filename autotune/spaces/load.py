@@ -57,6 +57,25 @@ def find_space(name: str) -> Path:
     )
 
 
+def space_for(trainer: Trainer, name: str | None) -> Space:
+    """Return the space a job is searched over.
+
+    Args:
+        trainer: the job's.
+        name: what the user named, as for `find_space`; None takes the trainer's own.
+
+    Raises:
+        BadInput: there is no such space, it cannot be used, or it is for another trainer.
+    """
+    space = read_space(find_space(name or trainer.value))
+    if not space.suits(trainer):
+        raise BadInput(
+            f"the space {space.name!r} is for {space.trainer}, the job is {trainer.value}.",
+            "Choose another --space or --trainer.",
+        )
+    return space
+
+
 def read_space(path: Path) -> Space:
     """Read and check a search-space file.
 

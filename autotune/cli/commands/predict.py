@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotune.cli.options import Config, Dataset, Model, OutputFormat, check_format, parse_sets
+from autotune.cli.options import (
+    Config,
+    Dataset,
+    DatasetConfig,
+    MinRetention,
+    Model,
+    OutputFormat,
+    Seed,
+    Sets,
+    TestSplit,
+    TrainerName,
+    TrainSplit,
+    check_format,
+    parse_sets,
+)
 
 if TYPE_CHECKING:
     from autotune.core.prediction import Forecast
@@ -23,14 +37,10 @@ def register(app: typer.Typer) -> None:
 def predict(
     model: Model = None,
     dataset: Dataset = None,
-    dataset_config: Annotated[
-        str | None, typer.Option(help="Configuration of a hub data set.")
-    ] = None,
-    dataset_train_split: Annotated[str | None, typer.Option(help="Split to train on.")] = None,
-    dataset_test_split: Annotated[
-        str | None, typer.Option(help="Taken as `run` takes it; not looked at.")
-    ] = None,
-    trainer: Annotated[str, typer.Option(help="TRL trainer: sft, dpo, reward or kto.")] = "sft",
+    dataset_config: DatasetConfig = None,
+    dataset_train_split: TrainSplit = None,
+    dataset_test_split: TestSplit = None,
+    trainer: TrainerName = "sft",
     config: Config = None,
     gpu: Annotated[
         str | None,
@@ -50,19 +60,14 @@ def predict(
             "config alone."
         ),
     ] = None,
-    min_retention: Annotated[
-        str, typer.Option(help="Least share of the label tokens to keep.")
-    ] = "99%",
+    min_retention: MinRetention = "99%",
     effective_batch: Annotated[
         int | None, typer.Option(help="Sequences per optimizer update. Default: the config's.")
     ] = None,
     allow: Annotated[str, typer.Option(help="Changes to allow, e.g. mixing,peft.")] = "",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="TRL option to replace, key=value; may be repeated."),
-    ] = None,
+    set_: Sets = None,
     timeout: Annotated[str, typer.Option(help="Longest time spent on tracing.")] = "10m",
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    seed: Seed = 0,
     out: Annotated[
         str | None,
         typer.Option(help="Folder for forecast.json and forecast.html.", metavar="DIR"),
