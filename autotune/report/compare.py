@@ -17,7 +17,8 @@ from autotune.report.clocks import clocks, state_of
 from autotune.report.samples import Sample, paired, sample_of, steps_of
 from autotune.report.thresholds import MEMORY_PARTS, METRICS, Threshold
 
-#: ``too noisy``: the noise is as large as the quantity, so that nothing could be seen.
+#: ``too noisy``: the noise is as large as the quantity, so that only a change larger still, which
+#: is a regression, could be seen.
 Verdict = Literal["regression", "within noise", "too noisy", "ok", "not checked"]
 
 
@@ -146,12 +147,13 @@ def _row(name: str, before: Sample | None, now: Sample | None, threshold: Thresh
     verdict: Verdict = "not checked"
     if threshold is not None and before is not None and now is not None:
         worse = (now.value - before.value) * (1 if METRICS[threshold.metric] == "+" else -1)
-        if noise >= abs(before.value) > 0:
+        allowed = threshold.allowed_change(before.value)
+        if worse > max(allowed, noise):
+            verdict = "regression"
+        elif noise >= abs(before.value) > 0:
             verdict = "too noisy"
-        elif worse <= threshold.allowed_change(before.value):
-            verdict = "ok"
         else:
-            verdict = "regression" if worse > noise else "within noise"
+            verdict = "ok" if worse <= allowed else "within noise"
     return Row(
         name,
         before.value if before else None,

@@ -133,9 +133,9 @@ def test_precision_is_resolved_once_and_names_a_gpu_without_bf16() -> None:
 
     job = Job(trainer=Trainer.SFT, model="m", dataset=DatasetSource(path="x"))
     notices: list[str] = []
-    options = _resolve_options(job, CPU, notices, VERSIONS, {})
+    options = _resolve_options(job, CPU, notices, VERSIONS, {}, on_cpu=True)
     assert (True, []) == (options["bf16"], notices)
     old = CPU.model_copy(update={"name": "old CPU", "bf16": False})
-    options = _resolve_options(job, old, notices, VERSIONS, {})
+    options = _resolve_options(job, old, notices, VERSIONS, {}, on_cpu=True)
     assert (False, False) == (options["bf16"], options["fp16"])
     assert "old CPU" in notices[0]

@@ -248,6 +248,14 @@ def test_a_quantity_as_noisy_as_large_is_called_so() -> None:
     assert "too noisy" == made.rows[0].verdict
 
 
+def test_a_change_larger_than_great_noise_is_still_a_regression() -> None:
+    shaky = measured_again(gpu_result(), 1.0, 2.2)
+    row = compare(shaky, changed(peak=3.5), parse_thresholds(["peak_memory:+3%"])).rows[0]
+    assert row.baseline is not None
+    assert row.noise >= row.baseline
+    assert "regression" == row.verdict
+
+
 def test_one_config_that_was_only_measured_is_compared_by_its_baseline_trial() -> None:
     result = gpu_result()
     best = result.best_trial
