@@ -19,8 +19,10 @@ Geometry = tuple[tuple[int, ...], tuple[int, ...], int]
 class Hollow(FakeTensor):
     """A fake tensor on the CPU; what torch sets on every fake one is here set once for all."""
 
-    # the attributes of ``FakeTensor.__new__`` (torch/_subclasses/fake_tensor.py, torch 2.13)
+    # the attributes of ``FakeTensor.__new__`` (torch/_subclasses/fake_tensor.py, torch 2.13; older
+    # ones call the device by its second name only)
     _fake_device = _CPU
+    fake_device = _CPU
     constant = None
     real_tensor = None
     pytype = None
