@@ -135,13 +135,13 @@ class _Run:
 
     def _own_weights(self, trainer: Any) -> None:
         for tensor in (*trainer.model.parameters(), *trainer.model.buffers()):
-            self.follow.own(tensor, "weights")
+            self.follow.storages.own(tensor, "weights")
         self.remarks.append(f"Weights are held as {_dtypes(trainer.model)}.")
         reference = getattr(trainer, "ref_model", None)
         if reference is not None:
             self.remarks.append(f"The reference is held as {_dtypes(reference)}.")
             for tensor in (*reference.parameters(), *reference.buffers()):
-                self.follow.own(tensor, "reference")
+                self.follow.storages.own(tensor, "reference")
 
     def _watch_layers(self, trainer: Any) -> None:
         for model in (trainer.model, getattr(trainer, "ref_model", None)):
@@ -188,14 +188,14 @@ class _Run:
         for parameter in trainer.model.parameters():
             if parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
-                self.follow.own(parameter.grad, "gradients")
+                self.follow.storages.own(parameter.grad, "gradients")
 
     def own_states(self, trainer: Any) -> None:
         """Say which storages are the optimizer's."""
         for state in trainer.optimizer.state.values():
             for value in state.values():
                 if isinstance(value, torch.Tensor):
-                    self.follow.own(value, "optimizer")
+                    self.follow.storages.own(value, "optimizer")
 
     def begin_step(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Begin a micro-step; returns its inputs as they arrive on the device."""
@@ -207,7 +207,7 @@ class _Run:
             arrived[name] = value
             if isinstance(value, torch.Tensor):
                 arrived[name] = value.clone()
-                self.follow.own(arrived[name], "inputs")
+                self.follow.storages.own(arrived[name], "inputs")
         self.follow.work = self.micro[self.batch]
         return arrived
 
@@ -220,7 +220,7 @@ class _Run:
         """End a micro-step."""
         for parameter in trainer.model.parameters():
             if parameter.grad is not None:
-                self.follow.own(parameter.grad, "gradients")
+                self.follow.storages.own(parameter.grad, "gradients")
         self._mark("optimizer_step", "outside")
         self.follow.work = self.optimizer
 

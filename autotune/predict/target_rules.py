@@ -158,7 +158,7 @@ def _paged_states(follow: Follow) -> Iterator[None]:
     def on_host(self: Any, p: Any, *args: Any, **kwargs: Any) -> Any:
         buffer = original(self, p, *args, **kwargs)
         if self.is_paged and p.numel() >= PAGED_ELEMENTS:
-            follow.on_host(buffer)
+            follow.storages.on_host(buffer)
         return buffer
 
     with replaced(Optimizer8bit, "get_state_buffer", on_host):

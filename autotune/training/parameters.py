@@ -75,11 +75,17 @@ def _dtype_and_elements(parameter: Any) -> tuple[str, int]:
 
 
 def scales_of(parameter: Any) -> list[Any]:
-    """Return the tensors a quantised parameter is scaled by; they are no parameters themselves."""
+    """Return the tensors a quantised parameter is scaled by; they are no parameters themselves.
+
+    A 4-bit parameter also holds the code of its values, 16 numbers; where its scales are quantised
+    once more (double quantisation), besides an offset, scales of scales and a copy of the 8-bit
+    code, 256 numbers (bitsandbytes 0.50, ``functional.quantize_4bit`` and ``quantize_blockwise``).
+    """
     kind = type(parameter).__name__
     if kind == "Int8Params":
         return [] if parameter.SCB is None else [parameter.SCB]
     if kind != "Params4bit" or parameter.quant_state is None:
         return []
     state = parameter.quant_state
-    return [state.absmax, *([state.state2.absmax] if state.nested else [])]
+    nested = [state.offset, state.state2.absmax, state.state2.code] if state.nested else []
+    return [state.absmax, state.code, *nested]

@@ -1,4 +1,4 @@
-"""The traced step: against real probes, from a config alone, for the CPU and for CUDA."""
+"""The traced step: against real probes, and from a config alone."""
 
 from __future__ import annotations
 
@@ -10,24 +10,33 @@ from typing import Any
 import pytest
 
 from autotune.core.job import Trainer
-from autotune.core.traced_step import TracedStep
-from autotune.predict.request import Documents, Judged, Pair, Row, Target, TraceRequest
+from autotune.predict.request import Documents, Judged, Pair, Row, TraceRequest
+from autotune.probe.protocol import TraceSpec
 from autotune.probe.runner import Runner
 from tests.support.models import tiny_model
 from tests.support.peaks import measured_bytes, request_of, step_bytes
+from tests.support.traced import SFT_ROWS, SMALL, traced
 from tests.support.warm import Shared, shared_server
 
 pytestmark = pytest.mark.integration
 
-#: bitsandbytes' CPU kernels want whole blocks of 64 weights.
-SMALL = {"num_hidden_layers": 2, "hidden_size": 128, "intermediate_size": 256, "head_dim": 64}
 LORA = {"use_peft": True, "dtype": "bfloat16"}
 NF4 = {**LORA, "load_in_4bit": True}
-SFT_ROWS = (Documents(tokens=(120,), label_tokens=60), Documents(tokens=(40,)))
 PAIRS = (Pair(prompt=20, chosen=60, rejected=30), Pair(prompt=10, chosen=20, rejected=80))
 SIDES = (Pair(prompt=0, chosen=90, rejected=40), Pair(prompt=0, chosen=50, rejected=70))
 JUDGED = (Judged(prompt=20, completion=60), Judged(prompt=10, completion=30, desirable=False))
 TWO = {"gradient_accumulation_steps": 2}
+SELECTIVE = {"gradient_checkpointing_kwargs": {"selective": True}}
+ROW = (Documents(tokens=(16,)),)
+PAIR = (Documents(tokens=(120,)), Documents(tokens=(40,)))
+FULL = (Documents(tokens=(96,)),) * 2
+EXPERTS: dict[str, Any] = {
+    "model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"],
+    "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+}  # fmt: skip
+SLIDING: dict[str, Any] = {
+    "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "sliding_window": 32,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -43,31 +52,20 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
         yield Runner(shared, folder)
 
 
-def traced(
-    model: Path,
-    options: dict[str, Any],
-    rows: tuple[Row, ...] = SFT_ROWS,
-    *,
-    trainer: Trainer = Trainer.SFT,
-    target: Target = "cuda",
-    whole: bool = False,
-) -> TracedStep:
-    from autotune.predict.traced import trace
-
-    request = TraceRequest(
-        trainer=trainer, model_dir=str(model), options=options, rows=rows, target=target
-    )
-    return trace(request, whole=whole)
-
-
 @pytest.mark.parametrize(
     ("trainer", "options", "rows"),
     [
         (Trainer.SFT, TWO, SFT_ROWS),
         (Trainer.SFT, {"gradient_checkpointing": False, "attn_implementation": "eager"}, SFT_ROWS),
         (Trainer.SFT, {"packing": True, "max_length": 96}, (Documents(tokens=(48, 48)),) * 2),
+        (Trainer.SFT, {"packing": True, "packing_strategy": "wrapped", "max_length": 96}, FULL),
+        (Trainer.SFT, {**LORA, "use_dora": True, "padding_free": True, "max_length": None}, PAIR),
+        (Trainer.SFT, {"dtype": "float16", "bf16": False, **SELECTIVE}, SFT_ROWS),
         (Trainer.SFT, {**NF4, **TWO}, SFT_ROWS),
-        (Trainer.SFT, {"optim": "adamw_8bit", "bf16": False}, (Documents(tokens=(16,)),)),
+        (Trainer.SFT, {**NF4, "use_bnb_nested_quant": True}, ROW),
+        (Trainer.SFT, {**LORA, "load_in_8bit": True}, SFT_ROWS),
+        (Trainer.SFT, {"optim": "adamw_8bit", "bf16": False}, ROW),
+        (Trainer.SFT, {"optim": "adafactor", "dtype": "bfloat16"}, ROW),
         (Trainer.DPO, TWO, PAIRS),
         (Trainer.REWARD, {"gradient_checkpointing": False}, SIDES),
         (Trainer.KTO, {"bf16": False}, JUDGED),
@@ -165,116 +163,91 @@ def test_quantised_weights_are_not_taken_to_need_less(
     assert quantised.phase_bytes["load"] > quantised.split["weights"]
 
 
-def test_experts_and_sliding_windows_trace(tmp_path: Path) -> None:
-    experts = tiny_model(
-        tmp_path / "experts", model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"],
-        num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
-    )  # fmt: skip
-    assert traced(experts, {}).peak_bytes > 0
-    assert traced(experts, {"bf16": False}, target="cpu").peak_bytes > 0
-    sliding = tiny_model(
-        tmp_path / "sliding", model_type="gemma3_text", architectures=["Gemma3ForCausalLM"],
-        sliding_window=32,
-    )  # fmt: skip
-    assert traced(sliding, {}).peak_bytes > 0
-
-
-# -- what CUDA does otherwise ---------------------------------------------------------------------
-
-
-def test_no_rule_of_cuda_applies_to_the_cpu() -> None:
-    from autotune.predict.target_rules import RULES, rules_for
-
-    assert () == rules_for("cpu", {"optim": "adamw_torch"})
-    names = {rule.name for rule in rules_for("cuda", {"optim": "adamw_torch"})}
-    assert {"triton_head", "foreach_optimizer"} <= names
-    assert len(RULES) == len({rule.name for rule in RULES})
-
-
-def test_on_triton_only_labels_are_scored_and_no_logits_copied(model: Path) -> None:
-    rows = (Documents(tokens=(400,), label_tokens=400),) * 4
-    few = (Documents(tokens=(400,), label_tokens=40),) * 4
-    cpu = traced(model, {}, rows, target="cpu").split["logits"]
-    cuda = traced(model, {}, rows).split["logits"]
-    # one tile of bf16 logits, as wide as TRL's tiles are, in place of several fp32 ones
-    assert pytest.approx(4 * 399 * 32768 * 2, rel=0.1) == cuda < cpu
-    assert traced(model, {}, few).peak_bytes < traced(model, {}, rows).peak_bytes
-    assert traced(model, {}, few, target="cpu").split["logits"] == cpu
-
-
-def test_foreach_optimizers_hold_copies_of_all_weights_and_the_fused_one_none(
-    tmp_path: Path,
+@pytest.mark.parametrize("kind", [EXPERTS, SLIDING])
+def test_experts_and_sliding_windows_need_what_is_measured(
+    runner: Runner, tmp_path: Path, kind: dict[str, Any]
 ) -> None:
-    deep = tiny_model(tmp_path / "deep", **{**SMALL, "num_hidden_layers": 12})
+    from autotune.predict.traced import trace
 
-    def update(optim: str, target: Target) -> int:
-        return traced(deep, {"optim": optim}, target=target).phase_bytes["optimizer_step"]
-
-    weights = traced(deep, {}).split["weights"]
-    assert update("adamw_torch", "cuda") > update("adamw_torch_fused", "cuda") + 0.9 * weights
-    assert update("adamw_torch", "cpu") < update("adamw_torch_fused", "cpu") + 0.5 * weights
+    request = request_of(Trainer.SFT, tiny_model(tmp_path / "model", **kind), {}, SFT_ROWS)
+    measured = measured_bytes(runner, request, tmp_path / "rows")
+    assert pytest.approx(measured, rel=0.01) == step_bytes(dict(trace(request).phase_bytes))[0]
+    assert traced(tmp_path / "model", {}).peak_bytes > 0
 
 
-def test_paged_states_are_not_the_allocators(model: Path) -> None:
-    paged = traced(model, {"optim": "paged_adamw_8bit"})
-    plain = traced(model, {"optim": "adamw_8bit"})
-    assert paged.split["optimizer"] < plain.split["optimizer"]
-    assert paged.offloaded_bytes > plain.offloaded_bytes == 0
+def test_the_peak_is_split_into_seven_parts_and_its_phase_is_told(model: Path) -> None:
+    options = {"gradient_checkpointing": False, "activation_offloading": True}
+    step = traced(model, options, (Documents(tokens=(200,)),) * 4)
+    parts = ("weights", "gradients", "optimizer", "activations", "logits", "temporaries")
+    assert all(step.split[part] > 0 for part in parts) and step.offloaded_bytes > 0  # type: ignore[index]
+    assert step.peak_bytes == sum(step.split.values()) == step.phase_bytes[step.phase]
+    assert step.peak_bytes == max(step.phase_bytes.values())
+    assert {"load", "forward", "backward", "optimizer_step"} == set(step.phase_bytes)
 
 
-def test_offloaded_activations_leave_the_device(tmp_path: Path) -> None:
-    deep = tiny_model(tmp_path / "deep", **{**SMALL, "num_hidden_layers": 12})
-    options = {"gradient_checkpointing": False}
-    kept = traced(deep, options)
-    gone = traced(deep, {**options, "activation_offloading": True})
-    assert gone.split["activations"] < kept.split["activations"] / 2
-    assert gone.offloaded_bytes > kept.split["activations"] / 2
-    assert any(work.kind == "host_copy" for work in gone.micro_step)
+def test_operations_and_bytes_moved_are_those_of_the_layers_and_of_a_head_run_twice(
+    model: Path,
+) -> None:
+    config = json.loads((model / "config.json").read_text("utf-8"))
+    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    heads = (2 * config["num_attention_heads"] + 2 * config["num_key_value_heads"]) * 64
+    weights = layers * hidden * (heads + 3 * config["intermediate_size"])
+    head = hidden * config["vocab_size"]
+    options = {"gradient_checkpointing": False, "bf16": False}
+    step = traced(model, options, (Documents(tokens=(256,)),) * 2)
+    (products,) = [work for work in step.micro_step if work.kind == "matmul"]
+    # forward once, backward twice; TRL's head makes its logits again, and the last predict nothing
+    assert 6 * weights * 512 + 8 * head * 510 == products.flops
+    moved = sum(work.moved_bytes for work in step.micro_step)
+    assert moved > 3 * 4 * (weights + head)
 
 
-def test_flash_attention_needs_no_mask_between_documents(model: Path) -> None:
-    rows = (Documents(tokens=(200, 200, 200)),) * 2
-    options = {"packing": True, "dtype": "bfloat16"}
-    flash = traced(model, {**options, "attn_implementation": "flash_attention_2"}, rows)
-    sdpa = traced(model, options, rows)
-    assert flash.peak_bytes < sdpa.peak_bytes
-    attention = [work for work in flash.micro_step if work.kind == "attention"]
-    assert sum(w.flops for w in attention) < sum(
-        w.flops for w in sdpa.micro_step if w.kind == "attention"
+def test_every_token_visits_as_many_experts_as_the_router_sends_it_to(tmp_path: Path) -> None:
+    folder = tiny_model(tmp_path / "experts", **EXPERTS)
+    step = traced(folder, {"gradient_checkpointing": False}, (Documents(tokens=(64,)),) * 2)
+    products = {work.dtype: work.flops for work in step.micro_step if work.kind == "matmul"}
+    # the grouped products stay in the dtype of the weights: 128 tokens, 2 experts each
+    assert 6 * 128 * 2 * (3 * 32 * 32) == products["float32"]
+
+
+def test_what_rows_already_say_tells_no_two_steps_apart(model: Path) -> None:
+    from autotune.predict.traced import run_key, trace_all
+
+    def asked(**options: Any) -> TraceRequest:
+        return request_of(Trainer.SFT, model, options, ROW)
+
+    packed = asked(packing=True, max_length=16)
+    flat = asked(padding_free=True, max_length=None)
+    split = asked(packing=True, packing_strategy="bfd_split", per_device_train_batch_size=4)
+    wrapped = asked(packing=True, packing_strategy="wrapped")
+    assert run_key(packed) == run_key(flat) == run_key(split)
+    assert 3 == len({run_key(packed), run_key(wrapped), run_key(asked(packing=True, bf16=False))})
+    same = trace_all([packed, flat, split])
+    assert same[0] is same[1] is same[2]
+
+
+def test_answers_do_not_depend_on_the_processes_they_come_from(runner: Runner, model: Path) -> None:
+    from autotune.predict.traced import trace_all
+
+    requests = [
+        request_of(Trainer.SFT, model, options, rows)
+        for options in ({}, {"gradient_checkpointing": False}, {"torch_compile": True})
+        for rows in (SFT_ROWS, FULL)
+    ]
+    told: list[tuple[int, int]] = []
+    spec = TraceSpec(requests=tuple(r.model_dump(mode="json") for r in requests), seconds=60.0)
+    answers = runner.trace(
+        spec, deadline_s=120.0, tick=lambda _: None, tell=lambda _, *n: told.append((n[0], n[1]))
     )
+    assert trace_all(requests[:4]) == [answer.step for answer in answers[:4]]
+    assert all("torch_compile" in answer.refusal for answer in answers[4:])
+    assert told[0] == (0, 6)
 
 
-def test_attentions_backward_pass_holds_an_fp32_accumulator() -> None:
-    import torch
-
-    from autotune.predict.attention import workspace_bytes
-
-    query, key = torch.empty(2, 4, 100, 48), torch.empty(2, 4, 100, 48)
-    # 128 rows of queries, 64 wide, and one number per row, for 2 x 4 heads
-    assert 2 * 4 * 128 * 65 * 4 == workspace_bytes([query, query, key])
-    shared = torch.empty(2, 1, 100, 48)
-    more = 2 * 2 * 4 * 100 * 48 * 4
-    assert 2 * 4 * 128 * 65 * 4 + more == workspace_bytes([query, query, shared])
-
-
-def test_cudas_autocast_runs_its_own_list_in_fp32() -> None:
-    import torch
-
-    from autotune.predict.autocast import cuda_autocast
-
-    half = torch.ones(4, dtype=torch.bfloat16)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.bfloat16 == torch.softmax(half, 0).dtype
-        with cuda_autocast():
-            assert torch.float32 == torch.softmax(half, 0).dtype
-            assert torch.float32 == half.pow(2).dtype
-            assert torch.bfloat16 == torch.matmul(half[None], half[:, None]).dtype
-    with cuda_autocast():
-        assert torch.bfloat16 == torch.softmax(half, 0).dtype
-
-
-def test_cublas_keeps_its_workspace(model: Path) -> None:
-    from autotune.predict.target_rules import CUBLAS_WORKSPACE_BYTES
-
-    assert traced(model, {}).split["temporaries"] >= CUBLAS_WORKSPACE_BYTES
-    assert traced(model, {}, target="cpu").split["temporaries"] < CUBLAS_WORKSPACE_BYTES
+def test_no_trace_is_begun_when_the_time_is_over(runner: Runner, model: Path) -> None:
+    request = request_of(Trainer.SFT, model, {}, ROW).model_dump(mode="json")
+    (answer,) = runner.trace(
+        TraceSpec(requests=(request,), seconds=0.0), deadline_s=60.0,
+        tick=lambda _: None, tell=lambda *_: None,
+    )  # fmt: skip
+    assert answer.step is None and "time for tracing was over" in answer.refusal

@@ -1,0 +1,122 @@
+"""What a CUDA step does otherwise than a CPU step: every rule, seen in a traced step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotune.predict.request import Documents, Target
+from tests.support.models import tiny_model
+from tests.support.traced import SMALL, traced
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("rules") / "model", **SMALL)
+
+
+def test_no_rule_of_cuda_applies_to_the_cpu() -> None:
+    from autotune.predict.target_rules import RULES, rules_for
+
+    assert () == rules_for("cpu", {"optim": "adamw_torch"})
+    names = {rule.name for rule in rules_for("cuda", {"optim": "adamw_torch"})}
+    assert {"triton_head", "foreach_optimizer"} <= names
+    assert len(RULES) == len({rule.name for rule in RULES})
+
+
+def test_on_triton_only_labels_are_scored_and_no_logits_copied(model: Path) -> None:
+    rows = (Documents(tokens=(400,), label_tokens=400),) * 4
+    few = (Documents(tokens=(400,), label_tokens=40),) * 4
+    cpu = traced(model, {}, rows, target="cpu").split["logits"]
+    cuda = traced(model, {}, rows).split["logits"]
+    # one tile of bf16 logits, as wide as TRL's tiles are, in place of several fp32 ones
+    assert pytest.approx(4 * 399 * 32768 * 2, rel=0.1) == cuda < cpu
+    assert traced(model, {}, few).peak_bytes < traced(model, {}, rows).peak_bytes
+    assert traced(model, {}, few, target="cpu").split["logits"] == cpu
+
+
+def test_foreach_optimizers_hold_copies_of_all_weights_and_the_fused_one_none(
+    tmp_path: Path,
+) -> None:
+    deep = tiny_model(tmp_path / "deep", **{**SMALL, "num_hidden_layers": 12})
+
+    def update(optim: str, target: Target) -> int:
+        return traced(deep, {"optim": optim}, target=target).phase_bytes["optimizer_step"]
+
+    weights = traced(deep, {}).split["weights"]
+    assert update("adamw_torch", "cuda") > update("adamw_torch_fused", "cuda") + 0.9 * weights
+    assert update("adamw_torch", "cpu") < update("adamw_torch_fused", "cpu") + 0.5 * weights
+
+
+def test_paged_states_are_not_the_allocators(model: Path) -> None:
+    paged = traced(model, {"optim": "paged_adamw_8bit"})
+    plain = traced(model, {"optim": "adamw_8bit"})
+    assert paged.split["optimizer"] < plain.split["optimizer"]
+    assert paged.offloaded_bytes > plain.offloaded_bytes == 0
+
+
+def test_offloaded_activations_leave_the_device(tmp_path: Path) -> None:
+    deep = tiny_model(tmp_path / "deep", **{**SMALL, "num_hidden_layers": 12})
+    options = {"gradient_checkpointing": False}
+    kept = traced(deep, options)
+    gone = traced(deep, {**options, "activation_offloading": True})
+    assert gone.split["activations"] < kept.split["activations"] / 2
+    assert gone.offloaded_bytes > kept.split["activations"] / 2
+    assert any(work.kind == "host_copy" for work in gone.micro_step)
+
+
+def test_flash_attention_needs_no_mask_between_documents(model: Path) -> None:
+    rows = (Documents(tokens=(200, 200, 200)),) * 2
+    options = {"packing": True, "dtype": "bfloat16"}
+    flash = traced(model, {**options, "attn_implementation": "flash_attention_2"}, rows)
+    sdpa = traced(model, options, rows)
+    assert flash.peak_bytes < sdpa.peak_bytes
+    attention = [work for work in flash.micro_step if work.kind == "attention"]
+    assert sum(w.flops for w in attention) < sum(
+        w.flops for w in sdpa.micro_step if w.kind == "attention"
+    )
+
+
+def test_attentions_backward_pass_holds_an_fp32_accumulator() -> None:
+    import torch
+
+    from autotune.predict.attention import workspace_bytes
+    from autotune.predict.follow import Follow
+    from autotune.predict.ledger import Ledger
+    from autotune.predict.target_rules import RULES, applied
+
+    query, key = torch.empty(2, 4, 100, 48), torch.empty(2, 4, 100, 48)
+    # 128 rows of queries, 64 wide, and one number per row, for 2 x 4 heads
+    assert 2 * 4 * 128 * 65 * 4 == workspace_bytes([query, query, key])
+    shared = torch.empty(2, 1, 100, 48)
+    more = 2 * 2 * 4 * 100 * 48 * 4
+    assert 2 * 4 * 128 * 65 * 4 + more == workspace_bytes([query, query, shared])
+    follow = Follow(Ledger())
+    with applied([rule for rule in RULES if rule.name == "flash_backward_workspace"], follow):
+        assert [workspace_bytes] == list(follow.workspaces.values())
+
+
+def test_cudas_autocast_runs_its_own_list_in_fp32() -> None:
+    import torch
+
+    from autotune.predict.autocast import cuda_autocast
+
+    half = torch.ones(4, dtype=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.bfloat16 == torch.softmax(half, 0).dtype
+        with cuda_autocast():
+            assert torch.float32 == torch.softmax(half, 0).dtype
+            assert torch.float32 == half.pow(2).dtype
+            assert torch.bfloat16 == torch.matmul(half[None], half[:, None]).dtype
+    with cuda_autocast():
+        assert torch.bfloat16 == torch.softmax(half, 0).dtype
+
+
+def test_cublas_keeps_its_workspace(model: Path) -> None:
+    from autotune.predict.target_rules import CUBLAS_WORKSPACE_BYTES
+
+    assert traced(model, {}).split["temporaries"] >= CUBLAS_WORKSPACE_BYTES
+    assert traced(model, {}, target="cpu").split["temporaries"] < CUBLAS_WORKSPACE_BYTES
