@@ -49,9 +49,10 @@ from autotune.report import REPORTERS
 from autotune.spaces.enumerate import Enumerated, enumerate_space, require_own
 from autotune.spaces.load import space_for, space_hash
 from autotune.spaces.schema import Space
-from autotune.study.assemble import Run, assemble, require_fit
+from autotune.study.assemble import Run, assemble
 from autotune.study.budget import budget_of, budget_remark
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
+from autotune.study.no_fit import require_fit
 from autotune.study.plan import EvalRows
 from autotune.study.search import Search
 from autotune.study.session import Limits
@@ -337,6 +338,7 @@ class _Run:
             interrupted=interrupted,
             predictions=self._search.predictions(),
             gated=self._search.gated(),
+            refused=self._search.refused(),
         )
         if self._repeats is not None:
             return alone(result, self._search.speedup)

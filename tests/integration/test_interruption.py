@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -11,7 +12,9 @@ import pytest
 
 from autotune.core.result import read_result
 from tests.support.cli import alive, autotune, descendants, start, wait_until
+from tests.support.facts import GPU, facts_of
 from tests.support.models import tiny_model
+from tests.support.search import search_of
 
 pytestmark = pytest.mark.integration
 
@@ -75,3 +78,52 @@ def test_a_killed_parent_leaves_no_child_after_five_seconds_and_the_run_goes_on(
     assert len(searched) == 4 >= before
     assert len({t.candidate.key for t in searched}) == 4
     assert not result.interrupted
+
+
+#: A search (on a made-up machine) that is killed as Optuna is to hear of its third measurement.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import optuna
+from tests.support.facts import GPU, facts_of
+from tests.support.search import search_of
+
+calls, tell = [], optuna.Study.tell
+
+def killing(*arguments, **keywords):
+    calls.append(1)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return tell(*arguments, **keywords)
+
+optuna.Study.tell = killing
+search_of(Path(sys.argv[1]), facts_of(device=GPU), storage=None).run()
+"""
+
+
+def test_a_measurement_optuna_never_heard_of_is_told_by_the_resumed_search(tmp_path: Path) -> None:
+    # BC24
+    root = Path(__file__).resolve().parents[2]
+    (tmp_path / "killed").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "killed")],
+        cwd=root,
+        capture_output=True,
+        check=False,
+    )
+    assert -signal.SIGKILL == done.returncode, done.stderr.decode()[-2000:]
+    kept = list((tmp_path / "killed" / "trials").iterdir())
+    assert 4 == len(kept), "the baseline, and the three trials"
+    resumed = search_of(tmp_path / "killed", facts_of(device=GPU), storage=None)
+    states = [t.state.name for t in resumed.store._study.trials]
+    assert ["COMPLETE", "COMPLETE", "RUNNING"] == states
+    resumed.run()
+    whole = search_of(tmp_path / "whole", facts_of(device=GPU))
+    whole.run()
+    assert [t.candidate.key for t in whole.trials] == [t.candidate.key for t in resumed.trials]
+    told = {t.user_attrs["key"]: t for t in resumed.store._study.trials}
+    assert {"COMPLETE"} == {t.state.name for t in told.values()}
+    for trial in resumed.trials:
+        if trial.role == "search":
+            assert trial.estimate is not None
+            assert [trial.estimate.score_seconds] == told[trial.candidate.key].values

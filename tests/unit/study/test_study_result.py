@@ -14,7 +14,8 @@ from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, TrialRecord
 from autotune.knobs.facts import Facts
 from autotune.probe.prepared import ModelFacts, Prepared
-from autotune.study.assemble import Run, assemble, peaks_line, require_fit
+from autotune.study.assemble import Run, assemble, peaks_line
+from autotune.study.no_fit import require_fit
 from autotune.study.strategy import cheapest, first_candidates
 from tests.support.facts import CPU, GIB, GPU, MIB, candidate_of, facts_of, trial_of
 from tests.support.results import gpu_result

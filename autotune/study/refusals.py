@@ -1,0 +1,145 @@
+"""What only running showed to be invalid: no trial, said once, and not run again in other clothes.
+
+Rules keep out what is known to be invalid (knobs/rules.py). What TRL, the model or the leak check
+is against is found out by a probe. Such a candidate is nothing a sampler learns from and takes no
+part in ``--trials``; it is in a result's list of what was skipped and not among its trials. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.core.candidate import Candidate, Value
+from autotune.core.outcome import Ending, Outcome
+from autotune.core.result import Skipped, TrialRecord
+
+#: The choices that decide whether documents of one row see each other (DESIGN.md 5.7).
+_LEAK_KNOBS = ("packing", "padding_free", "attn_implementation")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Candidates that turned out invalid for one reason.
+
+    Args:
+        reason: one sentence, in the words of whoever refused them.
+        common: the choices all of them have, of which some are the cause.
+        keys: their keys.
+        spreads: whether every candidate with these choices is taken to be invalid. It is not while
+            nothing was seen to fit (the cause may lie outside the candidates), nor when something
+            with all of these choices fits.
+    """
+
+    reason: str
+    common: Mapping[str, Value]
+    keys: frozenset[str]
+    spreads: bool
+
+    def concerns(self, candidate: Candidate) -> bool:
+        """Whether a candidate has every choice the refused ones have in common."""
+        return _has(candidate, self.common)
+
+
+def is_refusal(trial: TrialRecord) -> bool:
+    """Whether a searched candidate turned out to be invalid, so that it is no trial."""
+    return trial.role == "search" and trial.report.ending.outcome is Outcome.INVALID
+
+
+def signature(ending: Ending) -> tuple[Outcome, str]:
+    """Return what two endings of one cause share: addresses, sizes and counts differ."""
+    return ending.outcome, re.sub(r"0x[0-9a-fA-F]+|\d+", "#", ending.reason)
+
+
+def refusals(trials: Sequence[TrialRecord]) -> list[Refusal]:
+    """Return what was found invalid by running it, one entry per cause.
+
+    Args:
+        trials: every record there is; the user's own config counts as evidence.
+    """
+    groups: dict[tuple[Outcome, str], list[TrialRecord]] = {}
+    for trial in trials:
+        ending = trial.report.ending
+        if trial.role in ("baseline", "search") and ending.outcome is Outcome.INVALID:
+            groups.setdefault(signature(ending), []).append(trial)
+    fitting = [t.candidate for t in trials if t.report.ending.outcome is Outcome.FITS]
+    found = []
+    for group in groups.values():
+        common = _common(group)
+        found.append(
+            Refusal(
+                reason=group[0].report.ending.reason,
+                common=common,
+                keys=frozenset(t.candidate.key for t in group),
+                spreads=bool(fitting) and not any(_has(c, common) for c in fitting),
+            )
+        )
+    return found
+
+
+def set_aside(candidates: Iterable[Candidate], trials: Sequence[TrialRecord]) -> dict[str, Refusal]:
+    """Return, by key, the candidates that need not be run because others like them were refused.
+
+    Args:
+        candidates: of the space.
+        trials: every record there is.
+    """
+    known = [one for one in refusals(trials) if one.spreads]
+    if not known:
+        return {}
+    probed = {t.candidate.key for t in trials}
+    found = {}
+    for candidate in candidates:
+        cause = next((one for one in known if one.concerns(candidate)), None)
+        if cause is not None and candidate.key not in probed:
+            found[candidate.key] = cause
+    return found
+
+
+def skipped(candidates: Iterable[Candidate], trials: Sequence[TrialRecord]) -> list[Skipped]:
+    """Return a line per reason: what was refused, and how many candidates that concerns.
+
+    Args:
+        candidates: of the space.
+        trials: every record there is.
+    """
+    aside = [one.reason for one in set_aside(candidates, trials).values()]
+    refused = {t.candidate.key for t in trials if is_refusal(t)}
+    fits = [t.candidate for t in trials if t.report.ending.outcome is Outcome.FITS]
+    return [
+        Skipped(what=_words(one, fits), reason=one.reason, count=count)
+        for one in refusals(trials)
+        if (count := len(one.keys & refused) + aside.count(one.reason))
+    ]
+
+
+def _common(group: Sequence[TrialRecord]) -> dict[str, Value]:
+    """Return the choices all candidates of a group have; of a leak, those that can cause it."""
+    first, *others = [trial.candidate for trial in group]
+    names: Iterable[str] = {name for c in (first, *others) for name in c.knobs}
+    measured = group[0].report.measurement
+    if measured is not None and measured.documents_mix:
+        names = _LEAK_KNOBS
+    return {
+        name: first.get(name)
+        for name in sorted(names)
+        if all(c.get(name) == first.get(name) for c in others)
+    }
+
+
+def _has(candidate: Candidate, choices: Mapping[str, Value]) -> bool:
+    return all(candidate.get(name) == value for name, value in choices.items())
+
+
+def _words(one: Refusal, fits: Sequence[Candidate]) -> str:
+    """Name the choices no fitting candidate has, which the cause is among; else none."""
+    suspects = [n for n, v in one.common.items() if not any(c.get(n) == v for c in fits)]
+    named = ", ".join(f"{name} {_shown(one.common[name])}" for name in suspects)
+    return f"refused when run{f': {named}' if named else ''}"
+
+
+def _shown(value: Value) -> str:
+    return (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )
