@@ -23,10 +23,10 @@ from autotune.intake.job import build_job, cache_dir
 from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import settings
-from autotune.probe.launch import WarmServer
 from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec, ProbeSpec
 from autotune.probe.runner import Runner
+from autotune.probe.warm import WarmServer
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.load import find_space, read_space
 from autotune.study.objective import estimate

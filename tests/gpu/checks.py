@@ -16,7 +16,7 @@ from autotune.core.outcome import Outcome
 from autotune.core.result import read_result
 from autotune.probe.child.device import open_device
 from autotune.probe.classify import classify
-from autotune.probe.launch import ColdLauncher
+from autotune.probe.cold import ColdLauncher
 from autotune.probe.observed import Observed
 from autotune.probe.protocol import Failure
 from tests.gpu.history import record

@@ -15,7 +15,8 @@ from typing import Any
 from autotune.core.job import Trainer
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome
-from autotune.probe.launch import Launcher, open_launcher
+from autotune.probe.launch import open_launcher
+from autotune.probe.launcher import Launcher
 from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec, RowPlan
 from autotune.probe.runner import Runner
 from tests.support.models import tiny_model
