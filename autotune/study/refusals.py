@@ -55,18 +55,22 @@ def signature(ending: Ending) -> tuple[Outcome, str]:
 def refusals(trials: Sequence[TrialRecord]) -> list[Refusal]:
     """Return what was found invalid by running it, one entry per cause.
 
+    Two that were refused for one reason may have one cause, which is then among the choices they
+    share; of a leak it is known which choices decide.
+
     Args:
         trials: every record there is; the user's own config counts as evidence.
     """
-    groups: dict[tuple[Outcome, str], list[TrialRecord]] = {}
+    groups: dict[tuple[object, ...], list[TrialRecord]] = {}
     for trial in trials:
         ending = trial.report.ending
         if trial.role in ("baseline", "search") and ending.outcome is Outcome.INVALID:
-            groups.setdefault(signature(ending), []).append(trial)
+            leak = _leak_choices(trial)
+            groups.setdefault((*signature(ending), *leak.items()), []).append(trial)
     fitting = [t.candidate for t in trials if t.report.ending.outcome is Outcome.FITS]
     found = []
     for group in groups.values():
-        common = _common(group)
+        common = _leak_choices(group[0]) or _common([trial.candidate for trial in group])
         found.append(
             Refusal(
                 reason=group[0].report.ending.reason,
@@ -104,27 +108,41 @@ def skipped(candidates: Iterable[Candidate], trials: Sequence[TrialRecord]) -> l
         candidates: of the space.
         trials: every record there is.
     """
-    aside = [one.reason for one in set_aside(candidates, trials).values()]
-    refused = {t.candidate.key for t in trials if is_refusal(t)}
     fits = [t.candidate for t in trials if t.report.ending.outcome is Outcome.FITS]
+    refused = {t.candidate.key for t in trials if is_refusal(t)}
+    aside = set_aside(candidates, trials)
+    lines: dict[str, tuple[set[str], set[str]]] = {}
+    for one in refusals(trials):
+        keys = (one.keys & refused) | {key for key, cause in aside.items() if cause == one}
+        if keys:
+            concerned, suspects = lines.setdefault(one.reason, (set(), set()))
+            concerned |= keys
+            suspects |= _suspects(one, fits)
     return [
-        Skipped(what=_words(one, fits), reason=one.reason, count=count)
-        for one in refusals(trials)
-        if (count := len(one.keys & refused) + aside.count(one.reason))
+        Skipped(
+            what=f"refused when run{': ' if suspects else ''}{', '.join(sorted(suspects))}",
+            reason=reason,
+            count=len(concerned),
+        )
+        for reason, (concerned, suspects) in lines.items()
     ]
 
 
-def _common(group: Sequence[TrialRecord]) -> dict[str, Value]:
-    """Return the choices all candidates of a group have; of a leak, those that can cause it."""
-    first, *others = [trial.candidate for trial in group]
-    names: Iterable[str] = {name for c in (first, *others) for name in c.knobs}
-    measured = group[0].report.measurement
-    if measured is not None and measured.documents_mix:
-        names = _LEAK_KNOBS
+def _leak_choices(trial: TrialRecord) -> dict[str, Value]:
+    """Return the choices that made documents see each other; empty when none did."""
+    measured = trial.report.measurement
+    if measured is None or not measured.documents_mix:
+        return {}
+    return {name: trial.candidate.get(name) for name in _LEAK_KNOBS}
+
+
+def _common(group: Sequence[Candidate]) -> dict[str, Value]:
+    """Return the choices all candidates of a group have."""
+    first, *others = group
     return {
         name: first.get(name)
-        for name in sorted(names)
-        if all(c.get(name) == first.get(name) for c in others)
+        for name in sorted({name for candidate in group for name in candidate.knobs})
+        if all(other.get(name) == first.get(name) for other in others)
     }
 
 
@@ -132,14 +150,7 @@ def _has(candidate: Candidate, choices: Mapping[str, Value]) -> bool:
     return all(candidate.get(name) == value for name, value in choices.items())
 
 
-def _words(one: Refusal, fits: Sequence[Candidate]) -> str:
-    """Name the choices no fitting candidate has, which the cause is among; else none."""
-    suspects = [n for n, v in one.common.items() if not any(c.get(n) == v for c in fits)]
-    named = ", ".join(f"{name} {_shown(one.common[name])}" for name in suspects)
-    return f"refused when run{f': {named}' if named else ''}"
-
-
-def _shown(value: Value) -> str:
-    return (
-        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    )
+def _suspects(one: Refusal, fits: Sequence[Candidate]) -> set[str]:
+    """Name the common choices no fitting candidate has, which the cause is among."""
+    found = {n: v for n, v in one.common.items() if not any(c.get(n) == v for c in fits)}
+    return {f"{n} {'null' if v is None else str(v).lower()}" for n, v in found.items()}

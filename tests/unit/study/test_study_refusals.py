@@ -98,6 +98,18 @@ def test_one_leak_is_that_strategys_and_attentions_alone() -> None:
     assert wanted == set(aside)
 
 
+def test_every_strategy_that_leaks_is_told_apart_and_the_reason_is_said_once() -> None:
+    every = [
+        *space(padding_free=[False, True], per_device_train_batch_size=[2, 4]),
+        *space(packing=["bfd", "bfd_split"], per_device_train_batch_size=[2, 4]),
+    ]
+    flat = leaking(1, padding_free=True, per_device_train_batch_size=2)
+    packed = leaking(2, packing="bfd", per_device_train_batch_size=2)
+    assert 2 == len(set_aside(every, [OWN, flat, packed])), "bfd_split was not tried"
+    (line,) = skipped(every, [OWN, flat, packed])
+    assert ("refused when run: packing bfd, padding_free true", 4) == (line.what, line.count)
+
+
 def test_a_reason_is_said_once_with_its_choice_and_all_it_concerns() -> None:
     (line,) = skipped(SPACE, [OWN, ONE, TWO])
     assert (WORDS, 8) == (line.reason, line.count)
