@@ -11,10 +11,11 @@ import psutil
 import pytest
 
 from autotune.core.result import read_result
-from tests.support.cli import alive, autotune, descendants, start, wait_until
+from tests.support.cli import alive, descendants, start, wait_until
 from tests.support.facts import GPU, facts_of
 from tests.support.models import tiny_model
 from tests.support.search import search_of
+from tests.support.warm import Shared, command_of
 
 pytestmark = pytest.mark.integration
 
@@ -64,19 +65,23 @@ def test_ctrl_c_before_the_first_probe_leaves_nothing_behind(tmp_path: Path) -> 
 
 
 def test_a_killed_parent_leaves_no_child_after_five_seconds_and_the_run_goes_on(
+    shared: Shared,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     process, children = begin(tmp_path)
     process.kill()
     process.wait(timeout=10)
     wait_until(lambda: not alive(children), 5, "the children of a killed parent to end")
     before = len(list((tmp_path / "run" / "trials").glob("*.json")))
-    resumed = autotune("run", "--resume", "--out", "run", "--trials", "4", cwd=tmp_path)
-    assert resumed.returncode == 0, resumed.stderr[-3000:]
+    go_on = command_of(shared, monkeypatch, capsys, tmp_path)
+    resumed = go_on("run", "--resume", "--out", "run", "--trials", "3")
+    assert resumed.code == 0, resumed.err[-3000:]
     result = read_result(tmp_path / "run")
     searched = [t for t in result.trials if t.role in ("baseline", "search")]
-    assert len(searched) == 4 >= before
-    assert len({t.candidate.key for t in searched}) == 4
+    assert len(searched) == 3 >= before
+    assert len({t.candidate.key for t in searched}) == 3
     assert not result.interrupted
 
 
@@ -87,6 +92,7 @@ from pathlib import Path
 import optuna
 from tests.support.facts import GPU, facts_of
 from tests.support.search import search_of
+from tests.support.warm import Shared, command_of
 
 calls, tell = [], optuna.Study.tell
 
