@@ -71,11 +71,13 @@ class Lab:
         device: ``cpu`` (a dry run: every shape becomes tiny) or ``cuda:0``.
         folder: scratch.
         out: where evidence goes.
+        launcher: starts measuring processes; None opens the fastest that is safe here.
     """
 
     device: str
     folder: Path
     out: Path
+    launcher: Launcher | None = None
     _open: ExitStack = field(default_factory=ExitStack)
     _runner: Runner | None = None
     why_cold: str = ""
@@ -153,10 +155,12 @@ class Lab:
 
     @property
     def runner(self) -> Runner:
-        """The runner over the fastest launcher that is safe here."""
+        """The runner over the launcher."""
         if self._runner is None:
-            (self.folder / "logs").mkdir(parents=True, exist_ok=True)
-            launcher, self.why_cold = open_launcher(self.folder / "logs", None)
+            launcher = self.launcher
+            if launcher is None:
+                (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+                launcher, self.why_cold = open_launcher(self.folder / "logs", None)
             self._runner = self.run_on(launcher)
         return self._runner
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome
 from autotune.probe.protocol import ProbeSpec, RowPlan, Verification
 from autotune.probe.runner import Runner
+from tests.support.models import with_code
 from tests.support.rows import write_job
 from tests.support.warm import Shared
 
@@ -36,21 +36,13 @@ class LeakyForCausalLM(Qwen3ForCausalLM):
 """
 
 
-def make_leaky(model: Path) -> None:
-    """Give a model folder code of its own that never lets go."""
-    (model / "modeling_leaky.py").write_text(_LEAKY, encoding="utf-8")
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    config["auto_map"] = {"AutoModelForCausalLM": "modeling_leaky.LeakyForCausalLM"}
-    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
-
-
 def verify(shared: Shared, folder: Path, *, leaky: bool) -> ProbeReport:
     """Verify one candidate of a tiny model."""
     model, rows = write_job(folder, [40] * 16)
     options: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
     options |= {"bf16": False, "gradient_checkpointing": False, "trust_remote_code": leaky}
     if leaky:
-        make_leaky(Path(model))
+        with_code(Path(model), _LEAKY, "LeakyForCausalLM")
     spec = ProbeSpec(
         trainer=Trainer.SFT,
         model_dir=model,
