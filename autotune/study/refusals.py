@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate, Value
-from autotune.core.outcome import Ending, Outcome
+from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.result import Skipped, TrialRecord
 
 #: The choices that decide whether documents of one row see each other (DESIGN.md 5.7).
@@ -28,8 +28,8 @@ class Refusal:
         common: the choices all of them have, of which some are the cause.
         keys: their keys.
         spreads: whether every candidate with these choices is taken to be invalid. It is not while
-            nothing was seen to fit (the cause may lie outside the candidates), nor when something
-            with all of these choices fits.
+            nothing ran (the cause may lie outside the candidates), nor when something with all of
+            these choices did.
     """
 
     reason: str
@@ -45,6 +45,13 @@ class Refusal:
 def is_refusal(trial: TrialRecord) -> bool:
     """Whether a searched candidate turned out to be invalid, so that it is no trial."""
     return trial.role == "search" and trial.report.ending.outcome is Outcome.INVALID
+
+
+def _ran(trial: TrialRecord) -> bool:
+    """Whether a candidate was built and trained, in however much memory."""
+    ending = trial.report.ending
+    later = ending.outcome.is_memory and ending.phase is not Phase.LOAD
+    return ending.outcome is Outcome.FITS or later
 
 
 def signature(ending: Ending) -> tuple[Outcome, str]:
@@ -67,7 +74,7 @@ def refusals(trials: Sequence[TrialRecord]) -> list[Refusal]:
         if trial.role in ("baseline", "search") and ending.outcome is Outcome.INVALID:
             leak = _leak_choices(trial)
             groups.setdefault((*signature(ending), *leak.items()), []).append(trial)
-    fitting = [t.candidate for t in trials if t.report.ending.outcome is Outcome.FITS]
+    ran = [t.candidate for t in trials if _ran(t)]
     found = []
     for group in groups.values():
         common = _leak_choices(group[0]) or _common([trial.candidate for trial in group])
@@ -76,7 +83,7 @@ def refusals(trials: Sequence[TrialRecord]) -> list[Refusal]:
                 reason=group[0].report.ending.reason,
                 common=common,
                 keys=frozenset(t.candidate.key for t in group),
-                spreads=bool(fitting) and not any(_has(c, common) for c in fitting),
+                spreads=bool(ran) and not any(_has(c, common) for c in ran),
             )
         )
     return found
@@ -108,7 +115,7 @@ def skipped(candidates: Iterable[Candidate], trials: Sequence[TrialRecord]) -> l
         candidates: of the space.
         trials: every record there is.
     """
-    fits = [t.candidate for t in trials if t.report.ending.outcome is Outcome.FITS]
+    ran = [t.candidate for t in trials if _ran(t)]
     refused = {t.candidate.key for t in trials if is_refusal(t)}
     aside = set_aside(candidates, trials)
     lines: dict[str, tuple[set[str], set[str]]] = {}
@@ -117,7 +124,7 @@ def skipped(candidates: Iterable[Candidate], trials: Sequence[TrialRecord]) -> l
         if keys:
             concerned, suspects = lines.setdefault(one.reason, (set(), set()))
             concerned |= keys
-            suspects |= _suspects(one, fits)
+            suspects |= _suspects(one, ran)
     return [
         Skipped(
             what=f"refused when run{': ' if suspects else ''}{', '.join(sorted(suspects))}",
@@ -150,7 +157,7 @@ def _has(candidate: Candidate, choices: Mapping[str, Value]) -> bool:
     return all(candidate.get(name) == value for name, value in choices.items())
 
 
-def _suspects(one: Refusal, fits: Sequence[Candidate]) -> set[str]:
-    """Name the common choices no fitting candidate has, which the cause is among."""
-    found = {n: v for n, v in one.common.items() if not any(c.get(n) == v for c in fits)}
+def _suspects(one: Refusal, ran: Sequence[Candidate]) -> set[str]:
+    """Name the common choices of nothing that ran, which the cause is among."""
+    found = {n: v for n, v in one.common.items() if not any(c.get(n) == v for c in ran)}
     return {f"{n} {'null' if v is None else str(v).lower()}" for n, v in found.items()}

@@ -76,9 +76,10 @@ def test_nothing_is_set_aside_while_nothing_fits() -> None:
     assert {} == set_aside(SPACE, [ONE, TWO])
 
 
-def test_nothing_is_set_aside_when_a_candidate_with_all_of_it_fits() -> None:
-    fits = trial_of(3, candidate_of(gradient_checkpointing="selective"))
-    assert {} == set_aside(SPACE, [OWN, ONE, TWO, fits])
+@pytest.mark.parametrize("outcome", [Outcome.FITS, Outcome.OOM_DEVICE])
+def test_nothing_is_set_aside_when_a_candidate_with_all_of_it_ran(outcome: Outcome) -> None:
+    selective = candidate_of(gradient_checkpointing="selective")
+    assert {} == set_aside(SPACE, [OWN, ONE, TWO, trial_of(3, selective, outcome=outcome)])
 
 
 def leaking(number: int, **knobs: Any) -> TrialRecord:
