@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -23,9 +24,11 @@ pytestmark = pytest.mark.integration
 def begin(folder: Path) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:
     """Start a run and return once its second probe is under way."""
     model = tiny_model(folder / "model")
+    rows = [{"text": "word " * n} for n in range(1, 30)]
+    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     process = start(
-        *("run", "--model", str(model), "--memory", "2GiB", "--out", "run", "--trials", "6"),
-        *("--space", "quick", "--set", "bf16=false"),
+        *("run", "--model", str(model), "--dataset", "rows.jsonl", "--memory", "2GiB"),
+        *("--out", "run", "--trials", "6", "--space", "quick", "--set", "bf16=false"),
         cwd=folder,
     )
     finished = folder / "run" / "trials" / "0000.json"
