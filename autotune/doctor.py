@@ -18,12 +18,14 @@ from autotune.core.rates import Rates
 from autotune.intake.job import cache_dir
 from autotune.knobs.needs import PACKAGES
 from autotune.predict.devices.measured import write_rates
+from autotune.probe.cold import ColdLauncher
 from autotune.probe.finished import Finished
-from autotune.probe.launch import ColdLauncher, Launcher, WarmServer
+from autotune.probe.launcher import Launcher
 from autotune.probe.meters.driver import Driver, DriverRefused, Identity
 from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.protocol import InspectSpec, Request
 from autotune.probe.runner import Runner
+from autotune.probe.warm import WarmServer
 
 _DEADLINE_S = 180.0
 

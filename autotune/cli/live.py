@@ -28,7 +28,8 @@ from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.study.choose import ranking
-from autotune.study.search import CONFIRMATION_ROUNDS
+from autotune.study.proof import CONFIRMATION_ROUNDS
+from autotune.study.refusals import is_refusal
 from autotune.use.planned import Plan
 from autotune.use.watcher import Watcher
 
@@ -138,7 +139,8 @@ class LiveView(Watcher):
 
     def _summary(self) -> str:
         assert self._plan is not None
-        done = sum(t.role in ("baseline", "search") for t in self._trials)
+        probed = [t for t in self._trials if t.role in ("baseline", "search")]
+        done = sum(not is_refusal(t) for t in probed)
         limit = self._plan.limits
         total = min(limit.trials, len(self._plan.space.candidates) + 1)
         passed = time.monotonic() - self._start

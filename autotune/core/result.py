@@ -39,8 +39,6 @@ class Estimate(Frozen):
         tokens_dropped_ratio: share of all tokens that are dropped, 0..1.
         spread_ratio: median absolute deviation of the timed steps around the time model,
             relative; what two equal candidates may differ by.
-        once_seconds: what is done once before training (the pass over the reference of
-            ``precompute_ref_log_probs``) for the whole data set; shared by the passes trained.
     """
 
     pass_seconds: float
@@ -93,7 +91,7 @@ class TrialRecord(Frozen):
 
 
 class Skipped(Frozen):
-    """A knob value or a combination that was not tried, and why.
+    """A knob value or a combination that was not tried, or only tried in vain, and why.
 
     Args:
         what: knob value(s) in words.
@@ -135,7 +133,8 @@ class Result(Frozen):
         profile: the rows.
         eval_profile: the rows evaluation uses; None when the config does not evaluate.
         space: name, content hash and number of valid candidates of the searched space.
-        trials: every probe, in order.
+        trials: every probe, in order; of searched candidates those that turned out to be valid
+            (the others are in ``skipped``).
         reference: key of the candidate ratios are made against.
         best: key of the chosen candidate; None when nothing fits.
         chosen_because: one sentence.

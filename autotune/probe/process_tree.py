@@ -8,7 +8,7 @@ import time
 
 import psutil
 
-from autotune.probe.launch import Launched
+from autotune.probe.launcher import Launched
 
 _GRACE_SECONDS = 1.0
 

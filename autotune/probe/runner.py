@@ -23,7 +23,7 @@ from autotune.probe.classify import classify
 from autotune.probe.documents import LOG_FILE, REPLY_FILE, REQUEST_FILE, read_reply, write_document
 from autotune.probe.equivalence import judge
 from autotune.probe.finished import Finished
-from autotune.probe.launch import Launched, Launcher
+from autotune.probe.launcher import Launched, Launcher
 from autotune.probe.meters.driver import Driver
 from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.phase_file import read_phase

@@ -9,24 +9,18 @@ from types import MappingProxyType
 from typing import Any
 
 from autotune.core.about import __version__
-from autotune.core.errors import EnvironmentUnable, NothingFits
 from autotune.core.job import Budget, Job
-from autotune.core.measurement import ProbeReport
 from autotune.core.memory import Peaks
-from autotune.core.outcome import Outcome
 from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
-from autotune.core.units import show_alike, show_bytes, show_duration, show_ratio
+from autotune.core.units import show_alike, show_bytes
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.prepared import Prepared
-from autotune.report.forecast_words import dominance
-from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
+from autotune.study.choose import choice, reference, verification_of
+from autotune.study.findings import findings
 from autotune.study.guard import words
-from autotune.study.strategy import cheapest
-
-#: Values of transformers' ``device_map`` that divide a model among devices.
-_SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
+from autotune.study.refusals import is_refusal
 
 
 @dataclass(frozen=True)
@@ -63,6 +57,7 @@ def assemble(
     interrupted: bool,
     predictions: Sequence[Prediction] = (),
     gated: Mapping[str, Prediction] = MappingProxyType({}),
+    refused: Sequence[Skipped] = (),
 ) -> Result:
     """Return the result of a run, finished or not.
 
@@ -74,6 +69,7 @@ def assemble(
         interrupted: whether it was stopped early.
         predictions: what is expected of candidates, fastest first.
         gated: what was not probed because of its prediction, by key.
+        refused: what only running showed to be invalid; such candidates are no trials.
     """
     against = reference(trials)
     best, because = choice(trials, speedup, run.facts.job.objective)
@@ -87,16 +83,16 @@ def assemble(
         profile=run.prepared.profile,
         eval_profile=run.prepared.eval_profile,
         space=run.space,
-        trials=_with_eval_batch(trials, best),
+        trials=_with_eval_batch([t for t in trials if not is_refusal(t)], best),
         reference=against.candidate.key if against else None,
         best=best.candidate.key if best else None,
         chosen_because=because,
         verification=_verification(trials, best),
         equivalence=words(best, against, trials, run.facts),
         speedup=speedup,
-        skipped=(*_not_probed(gated, run.budget), *run.skipped),
+        skipped=(*refused, *_not_probed(gated, run.budget), *run.skipped),
         overrides=_overrides(run.job.options),
-        notices=(*_findings(trials, run), *_of_best(best), *run.notices),
+        notices=(*findings(trials, best, run.facts), *run.notices),
         search_seconds=seconds,
         pays_back_seconds=_pays_back(seconds, speedup),
         out_dir=run.out_dir,
@@ -122,13 +118,13 @@ def _not_probed(gated: Mapping[str, Prediction], budget: Budget) -> list[Skipped
 
 
 def _with_eval_batch(
-    trials: tuple[TrialRecord, ...], best: TrialRecord | None
+    trials: Sequence[TrialRecord], best: TrialRecord | None
 ) -> tuple[TrialRecord, ...]:
     """Give the chosen candidate's trials the evaluation batch it was verified with."""
     found = verification_of(trials, best)
     lowered = found.options.get("per_device_eval_batch_size") if found is not None else None
     if found is None or lowered is None:
-        return trials
+        return tuple(trials)
     more = {"per_device_eval_batch_size": lowered}
     return tuple(
         t.model_copy(update={"options": {**t.options, **more}})
@@ -160,38 +156,6 @@ def _verification(trials: tuple[TrialRecord, ...], best: TrialRecord | None) -> 
     return ", ".join(parts)
 
 
-def _findings(trials: tuple[TrialRecord, ...], run: Run) -> list[str]:
-    """Return what a reader must know first."""
-    found: list[str] = []
-    baseline = next((t for t in reversed(trials) if t.role == "baseline"), None)
-    if baseline is not None and baseline.report.ending.outcome is not Outcome.FITS:
-        ending = baseline.report.ending
-        verb = "does not fit" if ending.outcome.is_memory else "does not train"
-        found.append(f"Your own config {verb}: {ending.reason} (phase {ending.phase.value}).")
-    facts = run.facts
-    length = facts.option("max_length")
-    if facts.option("padding_free") and not facts.option("packing") and length is not None:
-        found.append(
-            f"TRL refuses padding_free without packing while max_length ({length}) is set: your "
-            "config was measured on rows cut to it beforehand, which is how it can be trained."
-        )
-    vain = {found.knob: found for found in reversed(in_vain(trials))}
-    found += [_saved_nothing(one) for one in vain.values()]
-    spread = (facts.option("model_init_kwargs") or {}).get("device_map")
-    if isinstance(spread, str) and spread in _SPREADING:
-        found.append(
-            f"device_map {spread} spreads the model over every device of your own run: it was "
-            "measured on one device alone, and TRL trains on one per process."
-        )
-    if run.prepared.device.kind == "cpu":
-        found.append("Measured on a CPU: not a recommendation for a GPU.")
-    if run.facts.job.weights == "random":
-        found.append(
-            "The search used random weights built from the model's config: same memory and speed."
-        )
-    return found
-
-
 def _overrides(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return what probes replace of the user's options, one inside another by its path."""
     spread = (options.get("model_init_kwargs") or {}).get("device_map")
@@ -199,93 +163,11 @@ def _overrides(options: Mapping[str, Any]) -> dict[str, Any]:
     return own if spread is None else {**own, "model_init_kwargs.device_map": spread}
 
 
-def _of_best(trial: TrialRecord | None) -> list[str]:
-    """Say what of the chosen candidate does not show in its pass: retries, and what runs once."""
-    found: list[str] = []
-    measured = trial.report.measurement if trial is not None else None
-    if trial is None or measured is None:
-        return found
-    if retries := measured.peaks.allocation_retries:
-        found.append(
-            "The chosen config fills its memory: torch's allocator had to give cached memory back "
-            f"and try again, {retries} times in probe {trial.number}. The time is in its numbers; "
-            "more --headroom avoids it."
-        )
-    once = trial.estimate.precompute_seconds if trial.estimate is not None else 0.0
-    if once:
-        found.append(
-            f"precompute_ref_log_probs runs over the rows once before training, about "
-            f"{show_duration(once)} on top of the passes; candidates were compared with its share."
-        )
-    return found
-
-
-def _saved_nothing(one: InVain) -> str:
-    """Say that a saver is not worth its time here."""
-    times = [t.estimate.score_seconds for t in (one.trial, one.without) if t.estimate]
-    return (
-        f"{one.knob} saved no memory and made a pass {times[0] / times[1]:.2f} times as long "
-        f"(probe {one.trial.number} against {one.without.number}): not recommended here."
-    )
-
-
 def _pays_back(seconds: float, speedup: Ratio | None) -> float | None:
     """Return the reference training time after which the search has paid for itself."""
     if speedup is None or speedup.low <= 1.0:
         return None
     return seconds / (1.0 - 1.0 / speedup.value)
-
-
-def require_fit(result: Result) -> None:
-    """Check that something fits.
-
-    Raises:
-        NothingFits: nothing does; names the nearest miss, its phase and what could be tried.
-        EnvironmentUnable: nothing could be measured for another reason than memory.
-    """
-    if result.best is not None:
-        return
-    memory = [t for t in result.trials if t.report.ending.outcome.is_memory]
-    limit = result.budget.usable_bytes
-    if not memory:
-        raise _not_measured(result)
-    # Caps hide how much more was needed, so most bounds are equal: the cheapest then says most.
-    least = min(t.report.needed_bytes or limit for t in memory)
-    nearest = {t.candidate.key: t for t in memory if (t.report.needed_bytes or limit) == least}
-    cheap = cheapest([t.candidate for t in nearest.values()])
-    assert cheap is not None
-    ending = nearest[cheap.key].report.ending
-    batch, length = cheap.get("per_device_train_batch_size"), cheap.get("max_length")
-    predicted = min(result.predictions, key=lambda p: p.peak_bytes, default=None)
-    most = "" if predicted is None else f"{dominance(predicted)} "
-    raise NothingFits(
-        f"nothing fits {show_bytes(limit)} ({show_bytes(result.budget.total_bytes)} less "
-        f"{show_ratio(result.budget.headroom_ratio)} headroom): even batch {batch} at {length} "
-        f"tokens needs more than {show_bytes(max(least, limit))}, and ended in phase "
-        f"{ending.phase.value}.",
-        f"{most}Give it more --memory, a smaller max_length (--set max_length=...), a smaller "
-        "model, or --set dtype=bfloat16 (weights, gradients and optimizer states halve).",
-    )
-
-
-def _more(report: ProbeReport) -> str | None:
-    """Return the last words of a probe and where all of them are; None when there are none."""
-    lines = report.ending.detail.strip().splitlines()[-2:]
-    # a traceback ends in the reason, which was said
-    tail = "" if report.ending.reason.rstrip(".") in " ".join(lines) else " / ".join(lines)
-    log = "" if report.log_file is None else f" The whole log is {report.log_file}."
-    return f"{tail}{log}".strip() or None
-
-
-def _not_measured(result: Result) -> EnvironmentUnable:
-    """Say why nothing could be measured when memory was not the reason."""
-    if not result.trials:
-        return EnvironmentUnable("nothing was probed.", "Raise --trials or --timeout.")
-    report = result.trials[-1].report
-    return EnvironmentUnable(
-        f"no candidate could be measured: {report.ending.reason.rstrip('.')}.",
-        _more(report),
-    )
 
 
 def peaks_line(peaks: Peaks) -> str:

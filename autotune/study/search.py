@@ -1,8 +1,8 @@
-"""The search: baseline, what is promising, then what the sampler proposes; then the confirmation.
+"""The search: baseline, what is promising, then what the sampler proposes; then the proof.
 
 Reads as the order of events. What to try is in strategy.py and suggest.py, how a candidate is
-measured in session.py, what an ending means in objective.py and choose.py, what is kept in
-storage.py.
+measured in session.py, what an ending means in objective.py, told.py and refusals.py, which one
+wins in choose.py and proof.py, what is kept in storage.py.
 """
 
 from __future__ import annotations
@@ -13,38 +13,24 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
-from autotune.core.outcome import Outcome, Phase
 from autotune.core.prediction import Fit, Prediction
-from autotune.core.result import TrialRecord
+from autotune.core.result import Skipped
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
-from autotune.study.choose import (
-    choice,
-    may_recover,
-    paired_ratio,
-    ranking,
-    reference,
-    verification_of,
-)
+from autotune.study.choose import may_recover
 from autotune.study.foresight import Foresight
-from autotune.study.guard import guard_of, guard_spec, not_comparable
-from autotune.study.session import LEARNED_FROM, VERIFICATION_TIMES, Session
+from autotune.study.proof import Proving
+from autotune.study.refusals import is_refusal, set_aside, skipped
+from autotune.study.session import LEARNED_FROM
 from autotune.study.strategy import first_candidates, promising, smallest, tracing_seconds
 from autotune.study.suggest import Seen, propose
-from autotune.study.uninterrupted import uninterrupted
-
-#: Rounds in which the reference and the winner are measured in turns.
-CONFIRMATION_ROUNDS = 3
-#: As many are added at most while the interval does not say which of the two is faster.
-MOST_CONFIRMATION_ROUNDS = 6
-
 
 #: Most promising candidates probed before the sampler, which models nothing earlier, has its turn.
 _FIRST = 6
 
 
 @dataclass
-class Search(Session):
+class Search(Proving):
     """One search over an enumerated space; its other fields are the session's.
 
     Args:
@@ -61,7 +47,7 @@ class Search(Session):
             EnvironmentUnable: the first probes all died of one cause that is not memory.
         """
         self.trials.extend(self.store.records())
-        queue = [self._candidate_of(params) for params in self.store.reap()]
+        queue = [self._candidate_of(params) for params in self.store.reap(self._told)]
         own = canonical(user_candidate(self.facts), self.facts)
         while self._baseline_is_due():
             self.probe(own, "baseline")
@@ -94,6 +80,10 @@ class Search(Session):
             if p.candidate.key not in visited and p.fit(self.budget) is Fit.HOPELESS
         }
 
+    def refused(self) -> list[Skipped]:
+        """Return what only running showed to be invalid, and what is like it."""
+        return skipped(self.space.candidates, self.trials)
+
     def _foresee(self, own: Candidate) -> None:
         """Have the candidates traced where that pays, and take in what was probed already."""
         seconds = tracing_seconds(self.trials, self.limits.trials)
@@ -119,128 +109,16 @@ class Search(Session):
             return best
         return self._proposal(done)
 
-    def verify(self) -> None:
-        """Look at the chosen candidate for longer; one that fails gives way to the next.
-
-        First that it trains what the reference trains, then that it is safe. When only evaluation
-        runs out of memory its batch is halved until it fits.
-        """
-        while True:
-            chosen, _ = choice(self.trials, self.speedup, self.objective)
-            if chosen is None:
-                return
-            if not self._trains_the_same(chosen):
-                self.speedup = None
-                self.confirm()
-                continue
-            if verification_of(self.trials, chosen) is not None:
-                return
-            batch = int(self.facts.option("per_device_eval_batch_size") or 1)
-            record = self.probe(chosen.candidate, "verification", eval_batch=batch)
-            while _only_evaluation_failed(record) and batch > 1:
-                batch //= 2
-                record = self.probe(chosen.candidate, "verification", eval_batch=batch)
-            left, _ = choice(self.trials, self.speedup, self.objective)
-            if left is not None and left.candidate.key == chosen.candidate.key:
-                return
-            self.speedup = None
-            self.confirm()
-
-    def _trains_the_same(self, chosen: TrialRecord) -> bool:
-        """Compare one update of the chosen candidate with the reference's, where that can be done.
-
-        Returns:
-            False when the two were seen to differ.
-        """
-        against = reference(self.trials)
-        same = against is None or against.candidate.key == chosen.candidate.key
-        if same or against is None or not_comparable(chosen, against, self.facts):
-            return True
-        done = guard_of(self.trials, chosen)
-        if done is not None and not may_recover(done):
-            return True
-        spec = guard_spec(
-            chosen,
-            against,
-            self.facts,
-            model_dir=self.model_dir,
-            rows_dir=self.rows_dir,
-            weights=self.real_weights,
-        )
-        number = self.trials[-1].number + 1
-        self.observer.started(chosen.candidate, "guard")
-        report = self.prober.compare(
-            spec,
-            name=f"{number:04d}",
-            deadline_s=VERIFICATION_TIMES * self.limits.probe_s,
-            tick=self.observer.tick,
-        )
-        record = chosen.model_copy(
-            update={"number": number, "role": "guard", "report": report, "estimate": None}
-        )
-        with uninterrupted():
-            self.trials.append(record)
-            self.store.finish(None, record, None, None)
-            self.observer.finished(record)
-        return report.compared is None or report.ending.outcome is Outcome.FITS
-
-    def confirm(self) -> None:
-        """Measure the best candidate and the reference in turns and set ``speedup``.
-
-        One that fails on the way does not fit after all; the next best takes its place.
-        """
-        while True:
-            order = ranking(self.trials, self.objective)
-            against = reference(self.trials)
-            if not order or against is None or order[0].candidate.key == against.candidate.key:
-                return
-            rounds = self._in_turns(against.candidate, order[0].candidate)
-            if rounds is None:
-                continue
-            if len(rounds) >= 2:
-                self.speedup = paired_ratio(
-                    [r[0] for r in rounds], [r[1] for r in rounds], against.candidate.key
-                )
-            return
-
-    def _in_turns(self, against: Candidate, best: Candidate) -> list[tuple[float, float]] | None:
-        """Measure two candidates in turns; None when one of them fails.
-
-        Turns a resumed search finds among its trials are not taken again.
-        """
-        wanted = [against, best] * MOST_CONFIRMATION_ROUNDS
-        done = [t for t in self.trials if t.role == "confirmation"]
-        done = done[len(done) - self._turns_taken(wanted) :]
-        for candidate in wanted[len(done) :]:
-            if _decided(done):
-                break
-            record = self.probe(candidate, "confirmation")
-            if record.estimate is None and not may_recover(record):
-                return None
-            done.append(record)
-        return _pairs(done)
-
-    def _turns_taken(self, wanted: list[Candidate]) -> int:
-        """Return how many of the wanted turns the last trials are."""
-        trials = [t for t in self.trials if t.role not in ("guard", "verification")]
-        for count in range(min(len(wanted), len(trials)), 0, -1):
-            last = trials[-count:]
-            if all(t.role == "confirmation" for t in last) and [t.candidate.key for t in last] == [
-                c.key for c in wanted[:count]
-            ]:
-                return count
-        return 0
-
     def _proposal(self, visited: set[str]) -> Candidate | None:
         seen = []
         listed = {c.key for c in self.space.candidates}
         for t in self.trials:
-            value, violation = self._verdict(t)
             if t.role in ("confirmation", "guard") or t.candidate.key not in listed:
                 continue
-            if value is not None and violation is not None:
+            known = self._told(t)
+            if known is not None:
                 params = {n: self._searched(t.candidate, n) for n in self.space.choices}
-                seen.append(Seen(params, value, violation))
+                seen.append(Seen(params, known))
         return propose(
             self.space.choices,
             self.space.candidates,
@@ -255,12 +133,13 @@ class Search(Session):
         return canonical(own.with_knobs(**params), self.facts)
 
     def _visited(self) -> set[str]:
-        """Return keys that need not come again: measured, disturbed twice, or given up."""
+        """Return keys that need not come: measured, disturbed twice, given up, or set aside."""
         times = Counter(t.candidate.key for t in self.trials)
         measured = {
             t.candidate.key for t in self.trials if not may_recover(t) or times[t.candidate.key] > 1
         }
-        return measured | self.store.given_up
+        aside = set_aside(self.space.candidates, self.trials)
+        return measured | self.store.given_up | set(aside)
 
     def _disturbed(self) -> list[Candidate]:
         """Return candidates whose probe ended for a reason outside them."""
@@ -280,36 +159,10 @@ class Search(Session):
         )
 
     def _may_go_on(self) -> bool:
-        if sum(t.role in ("baseline", "search") for t in self.trials) >= self.limits.trials:
+        probed = [t for t in self.trials if t.role in ("baseline", "search")]
+        # What turns out to be invalid is no trial, up to as many again: probes still take time.
+        counted = max(sum(not is_refusal(t) for t in probed), len(probed) - self.limits.trials)
+        if counted >= self.limits.trials:
             return False
         passed = time.monotonic() - self._start
         return self.limits.search_s is None or passed < self.limits.search_s
-
-
-def _pairs(turns: list[TrialRecord]) -> list[tuple[float, float]]:
-    """Return the scores of complete turns: (reference, candidate)."""
-    return [
-        (_seconds(a), _seconds(b))
-        for a, b in zip(turns[::2], turns[1::2], strict=False)
-        if a.estimate is not None and b.estimate is not None
-    ]
-
-
-def _decided(turns: list[TrialRecord]) -> bool:
-    """Whether enough whole rounds were taken and their interval lies on one side of equal."""
-    pairs = _pairs(turns)
-    if len(turns) % 2 or len(pairs) < CONFIRMATION_ROUNDS:
-        return False
-    ratio = paired_ratio([p[0] for p in pairs], [p[1] for p in pairs], "")
-    return ratio.low > 1.0 or ratio.high < 1.0
-
-
-def _only_evaluation_failed(record: TrialRecord) -> bool:
-    """Whether a verification trained, and ran out of memory while it evaluated."""
-    ending = record.report.ending
-    return ending.outcome.is_memory and ending.phase is Phase.EVAL
-
-
-def _seconds(trial: TrialRecord) -> float:
-    assert trial.estimate is not None
-    return trial.estimate.score_seconds

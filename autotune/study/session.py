@@ -6,7 +6,6 @@ Optuna and to whoever watches.
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -17,7 +16,7 @@ from autotune.core.job import Budget, Objective
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.prediction import Prediction
-from autotune.core.result import Ratio, TrialRecord
+from autotune.core.result import Ratio, Skipped, TrialRecord
 from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules import Verdict, judge
@@ -27,11 +26,12 @@ from autotune.probe.judge_run import spilled_by_time
 from autotune.probe.prober import Prober
 from autotune.probe.protocol import ProbeSpec
 from autotune.spaces.enumerate import Enumerated
-from autotune.study.choose import score
 from autotune.study.foresight import Foresight
 from autotune.study.objective import estimate
 from autotune.study.plan import EvalRows, probe_spec, verification
+from autotune.study.refusals import signature
 from autotune.study.storage import Store
+from autotune.study.told import Told, told
 from autotune.study.uninterrupted import uninterrupted
 
 #: As many probes may die of one cause that is not memory before the search stops (DESIGN.md 5.12).
@@ -123,6 +123,10 @@ class Session:
         """Return, by key, what is not probed because of its prediction."""
         return {}
 
+    def refused(self) -> list[Skipped]:
+        """Return what only running showed to be invalid."""
+        return []
+
     def probe(self, candidate: Candidate, role: str, *, eval_batch: int = 1) -> TrialRecord:
         translated = settings(candidate, self.facts)
         spec = probe_spec(
@@ -146,7 +150,7 @@ class Session:
         stored = None
         if role == "search" and refused.valid:  # what a rule is against never becomes a trial
             params = {n: self._searched(candidate, n) for n in self.space.choices}
-            stored = self.store.begin(params, self.space.choices, candidate.key)
+            stored = self.store.begin(params, self.space.choices, candidate.key, number)
         expected = None if self.foresight is None else self.foresight.of(candidate)
         self.observer.started(candidate, role)
         try:
@@ -182,7 +186,7 @@ class Session:
             self.foresight.learn(candidate, report)
         with uninterrupted():
             self.trials.append(record)
-            self.store.finish(stored, record, *self._verdict(record))
+            self.store.finish(stored, record, self._told(record))
             self.observer.finished(record)
         self._stop_at_one_cause()
         return record
@@ -227,27 +231,8 @@ class Session:
         peak = measured.peaks.deciding_bytes
         return report.model_copy(update={"ending": ending, "needed_bytes": peak})
 
-    def _verdict(self, record: TrialRecord) -> tuple[float | None, float | None]:
-        """Return the objective and the violation Optuna is told; None fails the trial."""
-        violation = self._violation(record)
-        if record.estimate is not None:
-            return score(record, self.objective)[0], violation
-        if record.report.ending.outcome.is_memory:
-            return self._worst(), violation
-        return None, None
-
-    def _violation(self, record: TrialRecord) -> float:
-        limit = self.budget.usable_bytes
-        measured = record.report.measurement
-        if record.report.ending.outcome.is_memory:
-            return max(0.01, (record.report.needed_bytes or limit) / limit - 1.0)
-        peak = measured.peaks.deciding_bytes if measured is not None else None
-        # It ran under the cap, so it fits: a resident peak a little above stays at the border.
-        return min(0.0, (peak or limit) / limit - 1.0)
-
-    def _worst(self) -> float:
-        known = [score(t, self.objective)[0] for t in self.trials if t.estimate is not None]
-        return max(known, default=1e9)
+    def _told(self, record: TrialRecord) -> Told | None:
+        return told(record, self.trials, self.budget, self.objective)
 
     def _searched(self, candidate: Candidate, name: str) -> str | int | float | bool | None:
         """Return the choice of a searched knob; absent or off-list ones take a listed value."""
@@ -268,18 +253,13 @@ class Session:
         last = ends[-SAME_CAUSE_LIMIT:]
         if len(last) < SAME_CAUSE_LIMIT or any(e.outcome is Outcome.FITS for e in ends):
             return
-        if any(e.outcome.is_memory for e in last) or len({_signature(e) for e in last}) > 1:
+        if any(e.outcome.is_memory for e in last) or len({signature(e) for e in last}) > 1:
             return
         tail = " / ".join(last[-1].detail.strip().splitlines()[-2:])
         raise EnvironmentUnable(
             f"the first {len(last)} probes all ended the same way: {last[-1].reason}.",
             f"{tail} The whole log is {self.trials[-1].report.log_file}.",
         )
-
-
-def _signature(ending: Ending) -> tuple[Outcome, str]:
-    """Return what two endings of one cause share: addresses, sizes and counts differ."""
-    return ending.outcome, re.sub(r"0x[0-9a-fA-F]+|\d+", "#", ending.reason)
 
 
 def _refused(verdict: Verdict) -> ProbeReport:

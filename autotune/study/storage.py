@@ -1,7 +1,12 @@
 """Keeps the search on disk: every finished measurement as a file, and the Optuna study beside it.
 
-A measurement is written before Optuna hears of it, so that nothing finished is ever lost. The
-choices of a study are frozen when it is created; a resumed search must have the same ones.
+A measurement is written before Optuna hears of it, so that nothing finished is ever lost: what a
+process that died in between left untold is told when the search is resumed. The choices of a study
+are frozen when it is created; a resumed search must have the same ones.
+
+Optuna cannot take back a trial that it has opened. One that has nothing to tell (a crash, a
+timeout, or a candidate that turns out to be invalid) ends as FAIL, with its outcome and reason as
+attributes: it has no value, no sampler reads it, and nothing counts it.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from autotune.core.result import TrialRecord
 from autotune.probe.documents import write_document
 from autotune.study.database import Database
 from autotune.study.ownership import hold, is_alive, this_process
+from autotune.study.told import Told
 
 STUDY_NAME = "autotune"
 IN_MEMORY = "memory:"
@@ -109,15 +115,30 @@ class Store:
         """Keys of candidates whose process died more than once; they are not tried again."""
         return frozenset(self._given_up)
 
-    def reap(self) -> list[dict[str, Value]]:
-        """Fail trials a dead process left running and return their parameters, once each."""
+    def reap(self, tell: Callable[[TrialRecord], Told | None]) -> list[dict[str, Value]]:
+        """End trials a dead process left running.
+
+        One whose measurement is on disk is told; the others fail.
+
+        Args:
+            tell: returns what Optuna is told of a finished record.
+
+        Returns:
+            The parameters of those that failed and are to be probed again, once each.
+        """
         again: list[dict[str, Value]] = []
         running = (self._states.RUNNING,)
         patiently = self._database.patiently
+        records = {record.number: record for record in self.records()}
         for trial in patiently(lambda: self._study.get_trials(deepcopy=False, states=running)):
             if is_alive(trial.user_attrs.get("owner")):
                 continue
-            patiently(partial(self._fail, trial.number, trial._trial_id))
+            opened = patiently(partial(self._opened, trial._trial_id))
+            record = records.get(trial.user_attrs.get("record", -1))
+            if record is not None:
+                self._tell(opened, record, tell(record), constrained=bool(trial.constraints))
+                continue
+            patiently(partial(self._interrupt, opened))
             key = str(trial.user_attrs.get("key"))
             if trial.user_attrs.get("requeued"):
                 self._given_up.add(key)
@@ -126,12 +147,19 @@ class Store:
                 again.append(dict(trial.params))
         return again
 
-    def _fail(self, number: int, trial_id: int) -> None:
-        self._study._storage.set_trial_user_attr(trial_id, "outcome", "interrupted")
-        self._study.tell(number, state=self._states.FAIL)
+    def _opened(self, trial_id: int) -> Any:
+        return self._database.optuna.trial.Trial(self._study, trial_id)
+
+    def _interrupt(self, trial: Any) -> None:
+        trial.set_user_attr("outcome", "interrupted")
+        self._study.tell(trial, state=self._states.FAIL)
 
     def begin(
-        self, params: Mapping[str, Value], choices: Mapping[str, tuple[Value, ...]], key: str
+        self,
+        params: Mapping[str, Value],
+        choices: Mapping[str, tuple[Value, ...]],
+        key: str,
+        number: int,
     ) -> Any:
         """Open a trial and return Optuna's handle of it.
 
@@ -139,10 +167,16 @@ class Store:
             params: choice of every searched knob.
             choices: the values each may have.
             key: the candidate's key.
+            number: number of the record it will have.
         """
         distributions = self._distributions(choices)
         patiently = self._database.patiently
-        attributes = {"key": key, "owner": this_process(), "requeued": key in self._again}
+        attributes = {
+            "key": key,
+            "record": number,
+            "owner": this_process(),
+            "requeued": key in self._again,
+        }
         patiently(lambda: self._study.enqueue_trial(dict(params), user_attrs=attributes))
         while True:
             trial = patiently(lambda: self._study.ask(distributions))
@@ -183,16 +217,13 @@ class Store:
         make = self._database.optuna.distributions.CategoricalDistribution
         return {name: make(values) for name, values in choices.items()}
 
-    def finish(
-        self, trial: Any | None, record: TrialRecord, value: float | None, violation: float | None
-    ) -> None:
+    def finish(self, trial: Any | None, record: TrialRecord, told: Told | None) -> None:
         """Put a finished trial on disk, then tell Optuna.
 
         Args:
-            trial: what `begin` returned; None for trials outside the searched space.
+            trial: what `begin` returned; None for what is no trial of the searched space.
             record: what was measured.
-            value: the objective; None when there is none (the trial fails).
-            violation: ``peak / limit - 1``; above zero means it does not fit.
+            told: its objective and constraint; None when there is nothing to tell (it fails).
 
         Raises:
             EnvironmentUnable: the folder cannot be written to, or the database cannot be used.
@@ -205,17 +236,22 @@ class Store:
                 f"a finished measurement cannot be written: {error}.",
                 "Make room or make the folder writable, then run again with --resume.",
             ) from error
-        if trial is None:
-            return
+        if trial is not None:
+            self._tell(trial, record, told)
+
+    def _tell(
+        self, trial: Any, record: TrialRecord, told: Told | None, *, constrained: bool = False
+    ) -> None:
         patiently = self._database.patiently
-        outcome = record.report.ending.outcome.value
-        patiently(lambda: trial.set_user_attr("outcome", outcome))
-        if value is None:
+        ending = record.report.ending
+        patiently(lambda: trial.set_user_attr("outcome", ending.outcome.value))
+        if told is None:
+            patiently(lambda: trial.set_user_attr("reason", ending.reason))
             patiently(lambda: self._study.tell(trial, state=self._states.FAIL))
             return
-        if violation is not None:
-            patiently(lambda: trial.set_constraint("memory", violation))
-        patiently(lambda: self._study.tell(trial, values=value))
+        if not constrained:
+            patiently(lambda: trial.set_constraint("memory", told.violation))
+        patiently(lambda: self._study.tell(trial, values=told.value))
 
     def abandon(self, trial: Any | None) -> None:
         """Fail an open trial that was interrupted."""
@@ -224,8 +260,7 @@ class Store:
         # What interrupted the trial matters more than a database that cannot note it: a trial
         # left running is reaped by the next run.
         with suppress(*self._database.errors):
-            trial.set_user_attr("outcome", "interrupted")
-            self._study.tell(trial, state=self._states.FAIL)
+            self._interrupt(trial)
 
     def close(self) -> None:
         """Let another process hold the folder."""

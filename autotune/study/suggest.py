@@ -16,6 +16,7 @@ from autotune.core.candidate import Candidate, Value
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical
+from autotune.study.told import Told
 
 _DRAWS = 24
 #: Trials before TPE models anything; the first candidates of strategy.py are about as many.
@@ -28,13 +29,11 @@ class Seen:
 
     Args:
         params: choice of every searched knob, as the study stores it.
-        value: the objective; for one that did not fit, the worst known.
-        violation: ``peak / limit - 1``; above zero means it does not fit.
+        told: its objective and its constraint.
     """
 
     params: Mapping[str, Value]
-    value: float
-    violation: float
+    told: Told
 
 
 def propose(
@@ -71,8 +70,8 @@ def propose(
             optuna.trial.create_trial(
                 params=dict(one.params),
                 distributions=space,
-                value=one.value,
-                constraints={"memory": one.violation},
+                value=one.told.value,
+                constraints={"memory": one.told.violation},
             )
         )
     by_key = {c.key: c for c in left}

@@ -26,9 +26,10 @@ from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.spaces.enumerate import enumerate_space, require_own
 from autotune.spaces.load import space_for, space_hash
-from autotune.study.assemble import Run, assemble, require_fit
+from autotune.study.assemble import Run, assemble
 from autotune.study.budget import budget_of, budget_remark
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
+from autotune.study.no_fit import require_fit
 from autotune.study.search import Search
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
@@ -218,6 +219,7 @@ class Tuning:
             interrupted=interrupted,
             predictions=self._search.predictions(),
             gated=self._search.gated(),
+            refused=self._search.refused(),
         )
         if self._repeats is not None:
             return alone(result, self._search.speedup)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autotune.core.job import PROBED_TRAINERS, Trainer
 from autotune.intake.job import cache_dir
-from autotune.probe.launch import WarmServer
+from autotune.probe.warm import WarmServer
 from tests.audit.attempt import opened
 from tests.audit.audit import audit
 from tests.audit.report import rendered

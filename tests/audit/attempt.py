@@ -16,7 +16,7 @@ from autotune.core.measurement import ProbeReport
 from autotune.knobs.catalog import knobs_of
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import settings
-from autotune.probe.launch import Launcher
+from autotune.probe.launcher import Launcher
 from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner

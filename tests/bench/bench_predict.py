@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from autotune.predict.traced import trace
-from autotune.probe.launch import WarmServer
 from autotune.probe.runner import Runner
+from autotune.probe.warm import WarmServer
 from tests.bench.predict_grid import STRATA, Case, cases, models
 from tests.bench.session import REPORTS, write_evidence
 from tests.support.peaks import measured_bytes, request_of, step_bytes

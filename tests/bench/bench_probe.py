@@ -16,7 +16,7 @@ import pytest
 from autotune.core.measurement import ProbeReport
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical, settings
-from autotune.probe.launch import ColdLauncher
+from autotune.probe.cold import ColdLauncher
 from autotune.probe.runner import Runner
 from autotune.study.plan import probe_spec
 from tests.bench.session import REPORTS, demo_session, write_evidence

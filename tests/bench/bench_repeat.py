@@ -2,14 +2,13 @@
 
 Every probe serves each question it can. Run with ``make bench-repeat`` on a quiet machine (about 7
 minutes); writes reports/probe-repeatability.{json,md}. AUTOTUNE_REPEAT_SHARE=0.1 does a tenth of it
-for a try.
+for a try, and writes to reports/out.
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -32,6 +31,10 @@ _SHARE = float(os.environ.get("AUTOTUNE_REPEAT_SHARE", "1"))
 _REPEATS = 5
 _PROBES = max(2, round(200 * _SHARE))
 _PAIRS = max(2, round(10 * _SHARE))
+_OUT = REPORTS if _SHARE == 1.0 else REPORTS / "out"
+_MOST_APART_RATIO = 0.03
+#: What the probes that only fill up do, in turns: they end in every ordinary way.
+_ENDINGS: tuple[dict[str, Any], ...] = ({}, {"cap_bytes": 2**20}, {"rows_dir": "/nowhere"})
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +68,7 @@ def probes(session: Session, folder: Path) -> dict[str, Any]:
     few = candidates(session)
     timed = dict(list(few.items())[:4:3])
     session.probe(next(iter(few.values())))  # what is opened once and kept is opened now
-    temporary = Path(tempfile.gettempdir())
-    names = {entry.name for entry in temporary.iterdir()}
-    before = Leftovers.look(folder / "prepared", folder)
+    before = Leftovers.look(folder / "tmp", folder)
     start, outcomes = time.monotonic(), Counter[str]()
     seconds: dict[str, list[float]] = {name: [] for name in timed}
     for name in [name for _ in range(_PAIRS) for name in timed for _ in range(2)]:
@@ -89,9 +90,9 @@ def probes(session: Session, folder: Path) -> dict[str, Any]:
         session.facts,
     )
     while outcomes.total() < _PROBES:
-        outcomes[session.probe(small).ending.outcome.value] += 1
-    after = Leftovers.look(folder / "prepared", folder)
-    new = sorted({entry.name for entry in temporary.iterdir()} - names)
+        changes = _ENDINGS[outcomes.total() % len(_ENDINGS)]
+        outcomes[session.probe(small, **changes).ending.outcome.value] += 1
+    after = Leftovers.look(folder / "tmp", folder)
     parts = {
         "seconds": time.monotonic() - start,
         "load_average": os.getloadavg(),
@@ -102,18 +103,19 @@ def probes(session: Session, folder: Path) -> dict[str, Any]:
         "leftovers": {
             "probes": outcomes.total(),
             "outcomes": dict(outcomes),
-            "new_in_tmp": new,
             "before": vars(before),
             "after": vars(after),
         },
         "speed": {name: _apart(times) for name, times in seconds.items()},
     }
-    write_evidence(_NAME, _COMMAND, parts)
-    (REPORTS / f"{_NAME}.md").write_text(_in_words(parts), encoding="utf-8")
+    write_evidence(_NAME, _COMMAND, parts, _OUT)
+    (_OUT / f"{_NAME}.md").write_text(_in_words(parts), encoding="utf-8")
     return parts
 
 
 def test_repeated_peaks_agree(probes: dict[str, Any]) -> None:
+    for name, peaks in probes["peaks"]["bytes"].items():
+        assert _REPEATS == len(peaks["allocated"]), name
     spreads = probes["peaks"]["allocated_spread_ratio"]
     assert max(spreads.values()) <= 1e-3, spreads
 
@@ -121,21 +123,25 @@ def test_repeated_peaks_agree(probes: dict[str, Any]) -> None:
 def test_many_probes_in_a_row_leave_nothing(probes: dict[str, Any]) -> None:
     left = probes["leftovers"]
     assert left["before"] == left["after"]
-    assert {"fits": left["probes"]} == left["outcomes"]
+    assert {"fits", "oom_host", "crashed"} >= set(left["outcomes"])
+    assert left["probes"] >= _PROBES
 
 
 def test_a_candidate_is_as_fast_as_itself(probes: dict[str, Any]) -> None:
-    # How far it is apart depends on what else the machine does, so it is reported and not judged.
+    # How far it is apart depends on what else the machine does: the evidence says whether the goal
+    # was met, and by what spread; here only that every pair was measured.
     for name, row in probes["speed"].items():
         assert len(row["pass_seconds"]) == 2 * _PAIRS, name
 
 
 def _apart(seconds: list[float]) -> dict[str, Any]:
     apart = [a / b - 1.0 for a, b in zip(seconds[::2], seconds[1::2], strict=True)]
+    low, _, high = statistics.quantiles(apart, n=4)
     return {
         "pass_seconds": seconds,
         "median_difference_ratio": statistics.median(apart),
         "median_absolute_difference_ratio": statistics.median(abs(a) for a in apart),
+        "quartiles_difference_ratio": (low, high),
         "largest_difference_ratio": max(apart, key=abs),
     }
 
@@ -166,16 +172,19 @@ def _in_words(parts: dict[str, Any]) -> str:
         "| | before | after |",
         "|---|---|---|",
         *[f"| {n} | {left['before'][n]} | {left['after'][n]} |" for n in left["before"]],
-        f"| new in the folder for temporary files | | {len(left['new_in_tmp'])} |",
         "",
-        "The same candidate twice, in turns; goal: under 3 % apart in median.",
+        "The same candidate twice in a row, by difference of the two passes; goal: the median of "
+        f"the unsigned difference under {_MOST_APART_RATIO:.0%}.",
         "",
-        "| candidate | pairs | median | median, unsigned | largest |",
-        "|---|---|---|---|---|",
+        "| candidate | pairs | median | quartiles | median, unsigned | goal met | largest |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {name} | {len(row['pass_seconds']) // 2} | {row['median_difference_ratio']:+.1%} "
+        f"| {row['quartiles_difference_ratio'][0]:+.1%} "
+        f"to {row['quartiles_difference_ratio'][1]:+.1%} "
         f"| {row['median_absolute_difference_ratio']:.1%} "
+        f"| {'yes' if row['median_absolute_difference_ratio'] < _MOST_APART_RATIO else 'NO'} "
         f"| {row['largest_difference_ratio']:+.1%} |"
         for name, row in parts["speed"].items()
     ]

@@ -22,10 +22,10 @@ from autotune.intake.job import build_job, cache_dir
 from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import settings
-from autotune.probe.launch import WarmServer
 from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec, ProbeSpec
 from autotune.probe.runner import Runner
+from autotune.probe.warm import WarmServer
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.load import find_space, read_space
 from autotune.study.objective import estimate
@@ -45,9 +45,9 @@ class Session:
     runner: Runner
     budget: Budget
 
-    def probe(self, candidate: Candidate) -> ProbeReport:
-        """Probe one candidate without its timing."""
-        spec = self._spec(candidate).model_copy(update={"memory_only": True})
+    def probe(self, candidate: Candidate, **changes: Any) -> ProbeReport:
+        """Probe one candidate without its timing; ``changes`` replace fields of the request."""
+        spec = self._spec(candidate).model_copy(update={"memory_only": True, **changes})
         return self.runner.probe(spec, name="bench", deadline_s=300.0)
 
     def measure(
@@ -76,10 +76,11 @@ class Session:
 
 @contextmanager
 def demo_session(folder: Path, memory_bytes: int = demo.MEMORY_BYTES) -> Iterator[Session]:
-    """Open the embedded demo job."""
+    """Open the embedded demo job; its processes have ``folder/tmp`` for temporary files."""
     job, origin = build_job(Request())
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
-    server = WarmServer(folder / "logs")
+    for name in ("logs", "tmp"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    server = WarmServer(folder / "logs", {"TMPDIR": str(folder / "tmp")})
     with Runner(server, folder) as runner:
         server.wait_ready()
         prepared = runner.prepare(
@@ -103,9 +104,10 @@ def demo_session(folder: Path, memory_bytes: int = demo.MEMORY_BYTES) -> Iterato
         )
 
 
-def write_evidence(name: str, command: str, body: dict[str, Any]) -> Path:
+def write_evidence(name: str, command: str, body: dict[str, Any], folder: Path = REPORTS) -> Path:
     """Write an evidence file with the command that makes it and the versions it was made with."""
-    file = REPORTS / f"{name}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.json"
     document = {
         "command": command,
         "python": sys.version.split()[0],

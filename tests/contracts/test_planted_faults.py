@@ -18,9 +18,9 @@ from autotune.core.job import Trainer
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome, Phase
 from autotune.knobs.translate import canonical, settings
-from autotune.probe.launch import WarmServer
-from autotune.probe.protocol import ProbeSpec, Verification
+from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec, Verification
 from autotune.probe.runner import Runner
+from autotune.probe.warm import WarmServer
 from autotune.study.plan import probe_spec
 from tests.support.facts import GIB, budget_of, candidate_of, facts_of
 from tests.support.rows import LATE_LONG_ROW, write_job, write_trainer_rows
@@ -122,6 +122,21 @@ class Place:
         spec = self.spec.model_copy(update=changes)
         return self.runner.probe(spec, name=name, deadline_s=deadline_s)
 
+    def compare(self, name: str, deadline_s: float = 120.0, **options: Any) -> ProbeReport:
+        """Compare the request with itself, or with other options."""
+        own = self.spec
+        spec = GuardSpec(
+            trainer=own.trainer,
+            model_dir=own.model_dir,
+            weights="random",
+            device="cpu",
+            rows_dir=own.rows_dir,
+            rows=(0, 1, 2, 3),
+            reference=GuardSide(options=own.options),
+            candidate=GuardSide(options={**own.options, **options}),
+        )
+        return self.runner.compare(spec, name=name, deadline_s=deadline_s)
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
@@ -192,8 +207,18 @@ def test_a_killed_probe_is_placed_in_the_phase_it_was_in(place: Place) -> None:
 
 
 def test_a_hanging_probe_is_placed_in_the_phase_it_was_in(place: Place) -> None:
-    ending = place.probe("hangs-in-update", deadline_s=12.0).ending
+    ending = place.probe("hangs-in-update", deadline_s=8.0).ending
     assert (Outcome.TIMEOUT, Phase.OPTIMIZER_STEP) == (ending.outcome, ending.phase)
+
+
+def test_a_comparison_that_fails_is_placed_in_the_phase_it_was_in(place: Place) -> None:
+    ending = place.compare("second-update").ending  # the candidate's; the reference's is the first
+    assert (Outcome.OOM_DEVICE, Phase.OPTIMIZER_STEP) == (ending.outcome, ending.phase)
+    assert "after 4 micro-steps" in ending.reason
+    refused = place.compare("quiet-comparison", padding_free=True).ending
+    assert (Outcome.INVALID, Phase.LOAD) == (refused.outcome, refused.phase)
+    killed = place.compare("killed-in-own-step").ending
+    assert (Outcome.OOM_HOST, Phase.FIRST_STEP) == (killed.outcome, killed.phase)
 
 
 def test_an_address_space_that_is_too_small_is_host_memory(place: Place) -> None:

@@ -1,4 +1,8 @@
-"""What a prober promises, held by the shipped fake and by both ways of running real processes."""
+"""What a prober promises, held by the shipped fake and by real processes.
+
+Those are forked from a warm server; what starts a process is the same to everything but itself
+(test_launchers.py), so a cold one is only held against a warm one here.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +18,17 @@ from autotune.core.measurement import Measurement, ProbeReport
 from autotune.core.outcome import Outcome
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical, settings
+from autotune.probe.cold import ColdLauncher
 from autotune.probe.fake import FakeProber
 from autotune.probe.fake_machine import FakeMachine
 from autotune.probe.fake_script import Hangs
-from autotune.probe.launch import ColdLauncher, WarmServer
 from autotune.probe.prober import Prober
 from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
 from autotune.probe.runner import Runner
 from autotune.study.plan import probe_spec
 from tests.support.facts import GIB, MIB, budget_of, candidate_of, facts_of
 from tests.support.rows import LATE_LONG_ROW, write_job
+from tests.support.warm import Shared
 
 #: A tiny model on the CPU; one micro-batch holds two rows.
 OPTIONS: dict[str, Any] = {
@@ -74,40 +79,35 @@ class Setup:
         return self.prober.probe(spec, name=name, deadline_s=deadline_s)
 
 
-Opened = Callable[[Path], Iterator[tuple[Prober, str, str]]]
+Opened = Callable[[Path, Any], Iterator[tuple[Prober, str, str]]]
 
 
-def fake(folder: Path) -> Iterator[tuple[Prober, str, str]]:
+def fake(folder: Path, request: Any) -> Iterator[tuple[Prober, str, str]]:
     facts = facts_of(LATE_LONG_ROW, options=OPTIONS)
     machine = FakeMachine(weights_bytes=8 * MIB, load_s=0.5)
     yield FakeProber(machine, facts.lengths), "model", "rows"
 
 
-def warm(folder: Path) -> Iterator[tuple[Prober, str, str]]:
-    with Runner(WarmServer(folder, {"OMP_NUM_THREADS": "1"}), folder) as runner:
-        yield runner, *write_job(folder, LATE_LONG_ROW)
-
-
-def cold(folder: Path) -> Iterator[tuple[Prober, str, str]]:
-    with Runner(ColdLauncher({"OMP_NUM_THREADS": "1"}), folder) as runner:
+def real(folder: Path, request: Any) -> Iterator[tuple[Prober, str, str]]:
+    with Runner(request.getfixturevalue("shared"), folder) as runner:
         yield runner, *write_job(folder, LATE_LONG_ROW)
 
 
 @pytest.fixture(
     scope="module",
-    params=[
-        fake,
-        pytest.param(warm, marks=pytest.mark.integration),
-        pytest.param(cold, marks=pytest.mark.integration),
-    ],
+    params=[fake, pytest.param(real, marks=pytest.mark.integration)],
     ids=lambda opened: opened.__name__,
 )
 def setup(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     opened: Opened = request.param
     folder = tmp_path_factory.mktemp(opened.__name__)
-    for prober, model_dir, rows_dir in opened(folder):
-        facts = facts_of(LATE_LONG_ROW, options=OPTIONS, min_retention_ratio=0.0)
-        yield Setup(prober, facts, model_dir, rows_dir)
+    for prober, model_dir, rows_dir in opened(folder, request):
+        yield setup_of(prober, model_dir, rows_dir)
+
+
+def setup_of(prober: Prober, model_dir: str, rows_dir: str) -> Setup:
+    facts = facts_of(LATE_LONG_ROW, options=OPTIONS, min_retention_ratio=0.0)
+    return Setup(prober, facts, model_dir, rows_dir)
 
 
 @pytest.fixture(scope="module")
@@ -290,3 +290,20 @@ def test_progress_is_told_while_it_runs(setup: Setup) -> None:
 def test_a_failed_probe_does_not_disturb_the_next(setup: Setup) -> None:
     setup.probe(setup.spec(cap_bytes=3 * MIB), "capped-again")
     assert setup.probe(setup.spec(), "after").ending.outcome is Outcome.FITS
+
+
+@pytest.mark.integration
+def test_a_cold_process_measures_what_a_warm_one_does(shared: Shared, tmp_path: Path) -> None:
+    job = write_job(tmp_path, LATE_LONG_ROW)
+    with Runner(ColdLauncher({"OMP_NUM_THREADS": "1"}), tmp_path / "cold") as runner:
+        cold = setup_of(runner, *job)
+        report = cold.probe(cold.spec(memory_only=True), "0000")
+        capped = cold.probe(cold.spec(cap_bytes=3 * MIB), "0001")
+    warm = setup_of(Runner(shared, tmp_path / "warm"), *job)
+    peaks = [
+        r.measurement.peaks.allocated_bytes
+        for r in (report, warm.probe(warm.spec(memory_only=True), "0000"))
+        if r.measurement is not None
+    ]
+    assert peaks[0] == pytest.approx(peaks[1], rel=1e-3)
+    assert capped.ending.outcome.is_memory, capped.ending

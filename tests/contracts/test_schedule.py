@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,11 @@ import pytest
 from autotune.core.job import Trainer
 from autotune.core.measurement import Measurement
 from autotune.core.outcome import Outcome
-from autotune.probe.launch import WarmServer
 from autotune.probe.protocol import ProbeSpec, RowPlan
 from autotune.probe.runner import Runner
 from tests.support.models import tiny_model
 from tests.support.rows import write_trainer_rows
+from tests.support.warm import Shared
 
 pytestmark = pytest.mark.integration
 
@@ -61,11 +60,10 @@ class Bench:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     folder = tmp_path_factory.mktemp("schedule")
     model = tiny_model(folder / "model", max_position_embeddings=2048)
-    with Runner(WarmServer(folder, {"OMP_NUM_THREADS": "1"}), folder) as runner:
-        yield Bench(runner, model, folder)
+    return Bench(Runner(shared, folder), model, folder)
 
 
 #: Reward leaves out the row that is longer than its limit instead of cutting it.
@@ -112,6 +110,9 @@ def test_packed_rows_are_packed_from_a_whole_block(strategy: str, bench: Bench) 
     assert tokens >= 64 * float(np.mean(LENGTHS)), "as many as 64 rows have"
     fill = tokens / (full * len(measured.timed_steps))
     assert 0.9 < fill <= 1.0, "the fill of a thousand rows, not of the few that are timed"
+    # the user's documents are counted, whatever became of their borders
+    documents = sum(s.sequences for s in measured.timed_steps) / len(measured.timed_steps)
+    assert documents == pytest.approx(full * fill / np.mean(LENGTHS[200:]), rel=0.1)
 
 
 def test_the_maximum_over_the_row_sets_is_the_peak(bench: Bench) -> None:

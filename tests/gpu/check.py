@@ -36,12 +36,13 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from autotune.probe.launcher import Launcher
 from tests.gpu.checks import CHECKS, Found, as_json
 from tests.gpu.lab import Lab
 
@@ -65,28 +66,51 @@ def main() -> int:
         with opened_lab("cuda:0", out) as lab:
             return 0 if not run_check(given.inside, lab).wrong else 1
     print(gpu or DRY_RUN, flush=True)
+    if gpu is None:
+        return dry_run(out, given.only)
     start = time.monotonic()
-    rows = []
-    with opened_lab("cpu", out) as lab:
-        for name in given.only:
-            left = given.seconds - (time.monotonic() - start)
-            at = time.monotonic()
-            if gpu is None:
-                wrong = run_check(name, lab).wrong
-            else:
-                wrong = _in_a_process(name, out, min(float(CHECKS[name].seconds), left))
-            rows.append({"check": name, "seconds": round(time.monotonic() - at, 1), "wrong": wrong})
-            said = "passed" if not wrong else "; ".join(wrong)
-            print(f"{name}: {said} ({rows[-1]['seconds']} s)", flush=True)
+
+    def run(name: str) -> list[str]:
+        left = given.seconds - (time.monotonic() - start)
+        return _in_a_process(name, out, min(float(CHECKS[name].seconds), left))
+
+    return _run_all(given.only, out, gpu, run)
+
+
+def dry_run(out: Path, names: Sequence[str], launcher: Launcher | None = None) -> int:
+    """Run checks in this process on the CPU, with tiny models.
+
+    Args:
+        out: where evidence goes.
+        names: of the checks.
+        launcher: starts their measuring processes; None starts a server for them.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    with opened_lab("cpu", out, launcher) as lab:
+        return _run_all(names, out, None, lambda name: run_check(name, lab).wrong)
+
+
+def _run_all(
+    names: Sequence[str], out: Path, gpu: str | None, run: Callable[[str], list[str]]
+) -> int:
+    """Run checks one after the other and sum them up; returns the exit code."""
+    start = time.monotonic()
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        at = time.monotonic()
+        wrong = run(name)
+        rows.append({"check": name, "seconds": round(time.monotonic() - at, 1), "wrong": wrong})
+        said = "passed" if not wrong else "; ".join(wrong)
+        print(f"{name}: {said} ({rows[-1]['seconds']} s)", flush=True)
     write_summary(out, gpu, rows, time.monotonic() - start)
     return 1 if any(row["wrong"] for row in rows) else 0
 
 
 @contextmanager
-def opened_lab(device: str, out: Path) -> Iterator[Lab]:
+def opened_lab(device: str, out: Path, launcher: Launcher | None = None) -> Iterator[Lab]:
     """Open scratch space; it and everything started go after the block."""
     with tempfile.TemporaryDirectory(prefix="autotune-gpu-check-") as folder:
-        lab = Lab(device, Path(folder), out)
+        lab = Lab(device, Path(folder), out, launcher)
         try:
             yield lab
         finally:

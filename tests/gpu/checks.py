@@ -16,7 +16,7 @@ from autotune.core.outcome import Outcome
 from autotune.core.result import read_result
 from autotune.probe.child.device import open_device
 from autotune.probe.classify import classify
-from autotune.probe.launch import ColdLauncher
+from autotune.probe.cold import ColdLauncher
 from autotune.probe.observed import Observed
 from autotune.probe.protocol import Failure
 from tests.gpu.history import record
@@ -162,7 +162,8 @@ def warm_fork(lab: Lab) -> Found:
     """Fork probes from a warm server on this device, and measure what cold ones measure."""
     found = Found()
     warm, unsafe = lab.runner, lab.why_cold
-    cold = lab.run_on(ColdLauncher())
+    # In a dry run a cold process would only cost its imports; the contract suite has one.
+    cold = lab.run_on(ColdLauncher()) if lab.on_gpu else warm
     found.evidence["unsafe"] = unsafe
     found.expect(not unsafe, f"a warm server is not safe here: {unsafe}")
     spec = lab.spec("0.5B")

@@ -15,7 +15,8 @@ from typing import Any
 from autotune.core.job import Trainer
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome
-from autotune.probe.launch import Launcher, open_launcher
+from autotune.probe.launch import open_launcher
+from autotune.probe.launcher import Launcher
 from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec, RowPlan
 from autotune.probe.runner import Runner
 from tests.support.models import tiny_model
@@ -70,11 +71,13 @@ class Lab:
         device: ``cpu`` (a dry run: every shape becomes tiny) or ``cuda:0``.
         folder: scratch.
         out: where evidence goes.
+        launcher: starts measuring processes; None opens the fastest that is safe here.
     """
 
     device: str
     folder: Path
     out: Path
+    launcher: Launcher | None = None
     _open: ExitStack = field(default_factory=ExitStack)
     _runner: Runner | None = None
     why_cold: str = ""
@@ -152,10 +155,12 @@ class Lab:
 
     @property
     def runner(self) -> Runner:
-        """The runner over the fastest launcher that is safe here."""
+        """The runner over the launcher."""
         if self._runner is None:
-            (self.folder / "logs").mkdir(parents=True, exist_ok=True)
-            launcher, self.why_cold = open_launcher(self.folder / "logs", None)
+            launcher = self.launcher
+            if launcher is None:
+                (self.folder / "logs").mkdir(parents=True, exist_ok=True)
+                launcher, self.why_cold = open_launcher(self.folder / "logs", None)
             self._runner = self.run_on(launcher)
         return self._runner
 

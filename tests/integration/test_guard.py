@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from autotune.core.equivalence import Compared
+from autotune.core.equivalence import Compared, Update
 from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome
+from autotune.probe.child.progress import Progress
 from autotune.probe.equivalence import judge
 from autotune.probe.protocol import GuardSide, GuardSpec
 from tests.support.rows import write_job
@@ -33,12 +34,14 @@ class Guard:
     """One job in this process; the reference's update is run once."""
 
     def __init__(self, folder: Path) -> None:
-        from autotune.probe.child.guard import run_update
-
         self.model_dir, self.rows_dir = write_job(folder, TOKENS)
         self.folder = folder
-        self._run = run_update
-        self.reference = run_update(self.spec(OWN), GuardSide(options=OWN), folder)
+        self.reference = self.update(self.spec(OWN), OWN)
+
+    def update(self, spec: GuardSpec, options: dict[str, Any], base: Any = None) -> Update:
+        from autotune.probe.child.guard import run_update
+
+        return run_update(spec, GuardSide(options=options), self.folder, Progress(), base=base)
 
     def spec(self, candidate: dict[str, Any]) -> GuardSpec:
         return GuardSpec(
@@ -53,8 +56,7 @@ class Guard:
         )
 
     def judged(self, options: dict[str, Any], base: Any = None) -> tuple[Outcome, str]:
-        side = GuardSide(options=options)
-        candidate = self._run(self.spec(options), side, self.folder, base=base)
+        candidate = self.update(self.spec(options), options, base)
         both = Compared(reference=self.reference, candidate=candidate, weights="random")
         ending = judge(both)
         return ending.outcome, ending.reason
@@ -81,7 +83,7 @@ def test_what_changes_nothing_passes(guard: Guard, options: dict[str, Any]) -> N
     assert (Outcome.FITS, "") == guard.judged(options)
 
 
-def test_dropout_is_off_whatever_the_job_says(guard: Guard, tmp_path: Path) -> None:
+def test_dropout_is_off_whatever_the_job_says(guard: Guard) -> None:
     lora = {
         "use_peft": True,
         "lora_dropout": 0.3,
@@ -90,9 +92,9 @@ def test_dropout_is_off_whatever_the_job_says(guard: Guard, tmp_path: Path) -> N
     }
     options = {**OWN, **lora}
     spec = guard.spec(options)
-    one = guard._run(spec, GuardSide(options=options), tmp_path)
+    one = guard.update(spec, options)
     split = {**options, "per_device_train_batch_size": 2}
-    other = guard._run(spec, GuardSide(options=split), tmp_path)
+    other = guard.update(spec, split)
     both = Compared(reference=one, candidate=other, weights="random")
     assert Outcome.FITS is judge(both).outcome
 
@@ -136,8 +138,7 @@ def test_preference_trainers_are_compared_through_their_own_step(
             "rows": tuple(range(8)),
         }
     )
-    reference = guard._run(spec, GuardSide(options=own), tmp_path)
-    candidate = guard._run(spec, GuardSide(options=other), tmp_path)
+    reference, candidate = guard.update(spec, own), guard.update(spec, other)
     assert reference.label_tokens == candidate.label_tokens > 0
     both = Compared(reference=reference, candidate=candidate, weights="random")
     assert Outcome.FITS is judge(both).outcome, judge(both).reason

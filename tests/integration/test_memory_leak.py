@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +10,11 @@ import pytest
 from autotune.core.job import Trainer
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome
-from autotune.probe.launch import WarmServer
 from autotune.probe.protocol import ProbeSpec, RowPlan, Verification
 from autotune.probe.runner import Runner
+from tests.support.models import with_code
 from tests.support.rows import write_job
+from tests.support.warm import Shared
 
 pytestmark = pytest.mark.integration
 
@@ -37,29 +36,13 @@ class LeakyForCausalLM(Qwen3ForCausalLM):
 """
 
 
-def make_leaky(model: Path) -> None:
-    """Give a model folder code of its own that never lets go."""
-    (model / "modeling_leaky.py").write_text(_LEAKY, encoding="utf-8")
-    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
-    config["auto_map"] = {"AutoModelForCausalLM": "modeling_leaky.LeakyForCausalLM"}
-    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    folder = tmp_path_factory.mktemp("runner")
-    env = {"HF_MODULES_CACHE": str(folder / "modules"), "OMP_NUM_THREADS": "1"}
-    with Runner(WarmServer(folder, env), folder) as opened:
-        yield opened
-
-
-def verify(runner: Runner, folder: Path, *, leaky: bool) -> ProbeReport:
+def verify(shared: Shared, folder: Path, *, leaky: bool) -> ProbeReport:
     """Verify one candidate of a tiny model."""
     model, rows = write_job(folder, [40] * 16)
     options: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
     options |= {"bf16": False, "gradient_checkpointing": False, "trust_remote_code": leaky}
     if leaky:
-        make_leaky(Path(model))
+        with_code(Path(model), _LEAKY, "LeakyForCausalLM")
     spec = ProbeSpec(
         trainer=Trainer.SFT,
         model_dir=model,
@@ -70,16 +53,16 @@ def verify(runner: Runner, folder: Path, *, leaky: bool) -> ProbeReport:
         plan=RowPlan(worst=((0, 1),), paired=tuple(range(16)), block=()),
         verification=Verification(),
     )
-    return runner.probe(spec, name="verify", deadline_s=120.0)
+    return Runner(shared, folder / "run").probe(spec, name="verify", deadline_s=120.0)
 
 
-def test_a_model_that_leaks_is_not_safe(runner: Runner, tmp_path: Path) -> None:
-    report = verify(runner, tmp_path, leaky=True)
+def test_a_model_that_leaks_is_not_safe(shared: Shared, tmp_path: Path) -> None:
+    report = verify(shared, tmp_path, leaky=True)
     assert report.measurement is not None, report.ending
     assert Outcome.INVALID is report.ending.outcome, report.measurement.update_peaks_bytes
     assert "still growing" in report.ending.reason
 
 
-def test_the_same_model_without_the_leak_is(runner: Runner, tmp_path: Path) -> None:
-    report = verify(runner, tmp_path, leaky=False)
+def test_the_same_model_without_the_leak_is(shared: Shared, tmp_path: Path) -> None:
+    report = verify(shared, tmp_path, leaky=False)
     assert Outcome.FITS is report.ending.outcome, report.ending

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from autotune.core.result import read_result
 from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec, ProbeSpec, RowPlan, Verification
 from autotune.probe.runner import Runner
-from tests.support.cli import DATA, trl
-from tests.support.models import tiny_model
-from tests.support.warm import Shared, command_of, shared_server
+from tests.support.cli import DATA
+from tests.support.models import tiny_model, with_code
+from tests.support.warm import Shared, command_of
 
 pytestmark = [
     pytest.mark.integration,
@@ -37,12 +38,6 @@ LENGTH = 200
 #: bitsandbytes' CPU kernels want whole blocks of 64 weights.
 BLOCKS = {"hidden_size": 128, "intermediate_size": 256, "head_dim": 64}
 PLAN = RowPlan(worst=((0, 1), (2, 3)), paired=tuple(range(64)), block=tuple(range(64)), batch=2)
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with shared_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
 
 
 class Bench:
@@ -70,8 +65,8 @@ class Bench:
             self._prepared[trainer] = self._runner.prepare(spec, deadline_s=300)
         return self._prepared[trainer]
 
-    def probe(self, trainer: Trainer, env: dict[str, str] | None = None, **options: Any) -> Any:
-        return self._run(trainer, options, env=env or {}, memory_only=True)
+    def probe(self, trainer: Trainer, model: Path | None = None, **options: Any) -> ProbeReport:
+        return self._run(trainer, options, model_dir=str(model or self.model), memory_only=True)
 
     def verify(self, trainer: Trainer, **options: Any) -> ProbeReport:
         rows_dir = self.prepared(trainer).profile.rows_dir
@@ -88,8 +83,8 @@ class Bench:
             device="cpu",
             rows_dir=prepared.profile.rows_dir,
             plan=PLAN,
-            **more,
         )
+        spec = spec.model_copy(update=more)
         return self._runner.probe(spec, name="probe", deadline_s=300)
 
 
@@ -106,36 +101,53 @@ def fitting(report: ProbeReport) -> Measurement:
     return report.measurement
 
 
-@pytest.mark.parametrize("trainer", PREFERENCE)
+#: Reward leaves out rows that are longer, and the shortest has 92 tokens.
+CUT = {Trainer.DPO: 48, Trainer.REWARD: 128, Trainer.KTO: 48}
+#: What `trl` runs for these trainers, one after the other in one process: importing takes longest.
+TRAINS = """
+import runpy, sys
+from pathlib import Path
+import transformers
+
+config = transformers.AutoConfig.from_pretrained("model")
+transformers.AutoModelForCausalLM.from_config(config).save_pretrained("model")
+for trainer in sys.argv[1:]:
+    sys.argv = ["trl", "--config", f"{trainer}/best.yaml", "--use_cpu", "true", "--bf16", "false",
+                "--max_steps", "1", "--output_dir", f"trained-{trainer}", "--report_to", "none"]
+    runpy.run_module(f"trl.scripts.{trainer}", run_name="__main__")
+"""
+
+
 def test_real_rows_are_tuned_and_the_emitted_yaml_trains(
-    trainer: Trainer,
     shared: Shared,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    import transformers
-
-    model = tiny_model(tmp_path / "model")
+    tiny_model(tmp_path / "model")
     command = command_of(shared, monkeypatch, capsys, tmp_path)
-    said = command(
-        *("run", "--trainer", trainer.value, "--model", "model", "--out", "run"),
-        *("--dataset", str(DATA / FILES[trainer]), "--memory", "2GiB", "--trials", "2"),
-        *("--set", "bf16=false", "--set", "max_length=128", "--effective-batch", "4"),
-    )
-    assert said.code == 0, said.err[-3000:]
-    result = read_result(tmp_path / "run")
-    best = result.best_trial
-    assert best is not None and best.estimate is not None and best.estimate.label_tokens_per_s > 0
-    config = transformers.AutoConfig.from_pretrained(model)
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(model)
-    trained = trl(
-        *(trainer.value, "--config", "run/best.yaml", "--use_cpu", "true", "--bf16", "false"),
-        *("--max_steps", "1", "--output_dir", "trained", "--report_to", "none"),
+    for trainer in PREFERENCE:
+        said = command(
+            *("run", "--trainer", trainer.value, "--model", "model", "--out", trainer.value),
+            *("--dataset", str(DATA / FILES[trainer]), "--memory", "2GiB"),
+            *("--trials", "2" if trainer is Trainer.DPO else "1"),  # one search of the three
+            *("--set", "bf16=false", "--set", f"max_length={CUT[trainer]}"),
+            *("--set", "per_device_train_batch_size=2"),
+        )
+        assert said.code == 0, said.err[-3000:]
+        best = read_result(tmp_path / trainer.value).best_trial
+        assert best is not None and best.estimate is not None
+        assert best.estimate.label_tokens_per_s > 0
+    trained = subprocess.run(
+        [sys.executable, "-c", TRAINS, *(trainer.value for trainer in PREFERENCE)],
         cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert trained.returncode == 0, trained.stdout[-2000:] + trained.stderr[-3000:]
-    assert (tmp_path / "trained" / "model.safetensors").is_file()
+    for trainer in PREFERENCE:
+        assert (tmp_path / f"trained-{trainer.value}" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize("trainer", PREFERENCE)
@@ -219,21 +231,22 @@ def test_every_kind_of_checkpointing_reaches_the_adapter(
     assert not measured.unreached_modules
 
 
-#: Makes transformers' hook for input gradients do nothing, before anything uses it.
-BROKEN = """
-from transformers import PreTrainedModel
-PreTrainedModel.enable_input_require_grads = lambda self: None
+#: A model that does nothing where transformers asks for gradients of its inputs.
+DEAF = """
+from transformers import Qwen3ForCausalLM
+
+class DeafForCausalLM(Qwen3ForCausalLM):
+    def enable_input_require_grads(self):
+        pass
 """
 
 
 def test_an_adapter_no_gradient_reaches_is_invalid(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(BROKEN, encoding="utf-8")
-    here = [str(tmp_path), str(Path(__file__).resolve().parents[2]), os.getenv("PYTHONPATH", "")]
     report = bench.probe(
         Trainer.SFT,
-        # variables of a candidate's own start a fresh process, which reads them
-        env={"PYTHONPATH": os.pathsep.join(filter(None, here))},
+        with_code(tiny_model(tmp_path / "deaf", **BLOCKS), DEAF, "DeafForCausalLM"),
         use_peft=True,
+        trust_remote_code=True,
         gradient_checkpointing_kwargs={"use_reentrant": True},
     )
     assert report.ending.outcome is Outcome.INVALID

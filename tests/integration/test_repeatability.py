@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +10,11 @@ import pytest
 from autotune.core.job import Trainer
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome
-from autotune.probe.launch import WarmServer
 from autotune.probe.protocol import ProbeSpec, RowPlan
 from autotune.probe.runner import Runner
 from tests.support.leftovers import Leftovers
 from tests.support.rows import write_job
+from tests.support.warm import Shared
 
 pytestmark = pytest.mark.integration
 MIB = 2**20
@@ -24,10 +23,11 @@ TOKENS = [10 + 7 * (row % 9) for row in range(16)]
 
 @dataclass
 class Place:
-    """A warm server with a folder of its own for temporary files."""
+    """A runner, and what its processes may leave something in."""
 
     runner: Runner
     folder: Path
+    temporary: Path
     model_dir: str
     rows_dir: str
 
@@ -49,16 +49,13 @@ class Place:
         return self.runner.probe(spec, name="probe", deadline_s=120.0)
 
     def left(self) -> Leftovers:
-        return Leftovers.look(self.folder / "tmp", self.folder)
+        return Leftovers.look(self.temporary, self.folder)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Place:
     folder = tmp_path_factory.mktemp("repeat")
-    (folder / "tmp").mkdir()
-    env = {"TMPDIR": str(folder / "tmp"), "OMP_NUM_THREADS": "1"}
-    with Runner(WarmServer(folder, env), folder) as runner:
-        yield Place(runner, folder, *write_job(folder, TOKENS))
+    return Place(Runner(shared, folder), folder, shared.temporary, *write_job(folder, TOKENS))
 
 
 @pytest.mark.parametrize(

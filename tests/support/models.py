@@ -29,3 +29,18 @@ def tiny_model(folder: Path, **config: object) -> Path:
     if template.exists():
         shutil.copyfile(template, folder / template.name)
     return folder
+
+
+def with_code(folder: Path, code: str, class_name: str) -> Path:
+    """Give a model folder code of its own, as models with ``trust_remote_code`` have.
+
+    Args:
+        folder: of a model.
+        code: of a module that defines the class.
+        class_name: a subclass of the folder's causal language model.
+    """
+    (folder / "modeling_own.py").write_text(code, encoding="utf-8")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["auto_map"] = {"AutoModelForCausalLM": f"modeling_own.{class_name}"}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from autotune.cli.app import main
-from autotune.probe.launch import Launched, WarmServer
+from autotune.probe.launcher import Launched
+from autotune.probe.warm import WarmServer
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,15 @@ class Said:
 
 
 class Shared:
-    """A launcher that outlives the commands that close it."""
+    """A launcher that outlives the commands that close it.
 
-    def __init__(self, server: WarmServer) -> None:
-        self.server = server
+    Args:
+        server: what children are forked from.
+        temporary: their folder for temporary files.
+    """
+
+    def __init__(self, server: WarmServer, temporary: Path) -> None:
+        self.server, self.temporary = server, temporary
 
     def launch(self, request: Path, env: Mapping[str, str] | None = None) -> Launched:
         return self.server.launch(request, env)
@@ -58,10 +64,17 @@ class Shared:
 @contextmanager
 def shared_server(log_dir: Path) -> Iterator[Shared]:
     """Start a server and end it after the block."""
-    server = WarmServer(log_dir)
+    temporary = log_dir / "tmp"
+    temporary.mkdir()
+    env = {
+        "OMP_NUM_THREADS": "1",
+        "TMPDIR": str(temporary),
+        "HF_MODULES_CACHE": str(log_dir / "modules"),  # where code of models is copied to
+    }
+    server = WarmServer(log_dir, env)
     try:
         server.wait_ready()
-        yield Shared(server)
+        yield Shared(server, temporary)
     finally:
         server.close()
 

@@ -114,13 +114,16 @@ def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
 def _guard(spec: GuardSpec, work_dir: Path) -> Reply:
     from autotune.probe.child.guard import compare
     from autotune.probe.child.isolate import cut_off, see_one_device
+    from autotune.probe.child.progress import Progress
+    from autotune.probe.phase_file import PhaseFile
 
     cut_off(work_dir)
     spec = spec.model_copy(update={"device": see_one_device(spec.device)})
+    progress = Progress(PhaseFile(work_dir).tell)
     try:
-        return Reply(compared=compare(spec, work_dir))
+        return Reply(compared=compare(spec, work_dir, progress))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
-        return Reply(failure=_failure(error, Phase.STEADY, 0))
+        return Reply(failure=_failure(error, progress.phase, progress.step))
 
 
 def _failure(error: Exception, phase: Phase, step: int) -> Failure:

@@ -13,6 +13,13 @@ def flattens(trainer: Trainer, built: Any) -> bool:
     return trainer is Trainer.SFT and bool(built.padding_free)
 
 
+def wraps(trainer: Trainer, built: Any) -> bool:
+    """Return whether packing joins rows without keeping their borders; only SFT's can."""
+    if trainer is not Trainer.SFT or not built.args.packing:
+        return False
+    return bool(built.args.packing_strategy == "wrapped")
+
+
 def reference_of(trainer: Trainer, built: Any) -> Any | None:
     """Return the reference model a trainer holds beside the policy, None when it holds none."""
     return built.ref_model if trainer in REFERENCED else None

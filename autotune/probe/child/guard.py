@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.equivalence import Compared, Precision, Update
+from autotune.core.outcome import Phase
+from autotune.probe.child.progress import Progress
 from autotune.probe.child.rows import take_rows
 from autotune.probe.protocol import GuardSide, GuardSpec
 
@@ -20,22 +22,28 @@ from autotune.probe.protocol import GuardSide, GuardSpec
 _NEVER_CLIPS = 1e9
 
 
-def compare(spec: GuardSpec, work_dir: Path) -> Compared:
+def compare(spec: GuardSpec, work_dir: Path, progress: Progress) -> Compared:
     """Run the reference's update, then the candidate's; never both in memory.
 
     Args:
         spec: the two candidates and the rows.
         work_dir: the only folder it writes to.
+        progress: told what is being done; micro-steps are those of both.
     """
     return Compared(
-        reference=run_update(spec, spec.reference, work_dir),
-        candidate=run_update(spec, spec.candidate, work_dir),
+        reference=run_update(spec, spec.reference, work_dir, progress),
+        candidate=run_update(spec, spec.candidate, work_dir, progress),
         weights=spec.weights,
     )
 
 
 def run_update(
-    spec: GuardSpec, side: GuardSide, work_dir: Path, *, base: Any | None = None
+    spec: GuardSpec,
+    side: GuardSide,
+    work_dir: Path,
+    progress: Progress,
+    *,
+    base: Any | None = None,
 ) -> Update:
     """Build one candidate's trainer and run one update over all rows.
 
@@ -43,6 +51,7 @@ def run_update(
         spec: model and rows.
         side: the candidate.
         work_dir: the only folder it writes to.
+        progress: told what is being done.
         base: a subclass of TRL's trainer to run instead of it.
     """
     import torch
@@ -51,7 +60,8 @@ def run_update(
     from autotune.training.trainer import build_trainer
 
     torch.manual_seed(spec.seed)
-    seen = _Seen()
+    progress.phase = Phase.LOAD
+    seen = _Seen(progress)
     trainer = build_trainer(
         spec.trainer,
         options=guard_options(spec, side, work_dir),
@@ -82,8 +92,9 @@ def run_update(
 
 @dataclass
 class _Seen:
-    """What an update left behind."""
+    """What an update left behind, and how far it has come."""
 
+    progress: Progress
     micro_steps: int = 0
     label_tokens: int = 0
     loss: float = 0.0
@@ -104,9 +115,11 @@ def _watched(trainer_class: Any, seen: _Seen) -> Any:
         """TRL's trainer, listened to."""
 
         def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.progress.phase = Phase.STEADY if seen.micro_steps else Phase.FIRST_STEP
             seen.label_tokens += _label_tokens(inputs)
             loss = super().training_step(model, inputs, *args, **kwargs)
             seen.micro_steps += 1
+            seen.progress.step += 1
             seen.loss += float(loss)
             return loss
 
@@ -122,6 +135,7 @@ def _norm_reader(seen: _Seen) -> Any:
         """Look at gradients that are unscaled, and not clipped since nothing reaches the limit."""
 
         def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
+            seen.progress.phase = Phase.OPTIMIZER_STEP
             gradients = [p.grad for p in model.parameters() if p.grad is not None]
             seen.grad_norm = float(torch.nn.utils.get_total_norm(gradients))
 

@@ -14,7 +14,7 @@ from typing import Any
 from autotune.core.measurement import Measurement, Precompute
 from autotune.core.outcome import Phase
 from autotune.probe.child.device import open_device
-from autotune.probe.child.effective import effective_values, flattens, reference_of
+from autotune.probe.child.effective import effective_values, flattens, reference_of, wraps
 from autotune.probe.child.gradients import GradientReach
 from autotune.probe.child.leak import documents_mix
 from autotune.probe.child.readings import Readings
@@ -58,7 +58,7 @@ class Probe:
     @property
     def step(self) -> int:
         """Micro-steps finished so far."""
-        return len(self._schedule.clock.steps) if self._schedule else 0
+        return self._schedule.clock.step if self._schedule else 0
 
     def run(self) -> Measurement | None:
         """Measure the candidate; what is measured also survives a failure, see `measurement`.
@@ -85,7 +85,8 @@ class Probe:
 
     def _measure(self, readings: Readings, sync: Callable[[], None]) -> None:
         spec = self.spec
-        trainer, holder = self._build()
+        rows = self._rows()
+        trainer, holder = self._build(rows)
         if flattens(spec.trainer, trainer):
             packed = bool(spec.options.get("packing", False))
             self._documents_mix = documents_mix(trainer, packed=packed)
@@ -95,7 +96,9 @@ class Probe:
             trainer.train_dataset,
             flattens=flattens(spec.trainer, trainer),
             max_length=trainer.args.max_length,
+            wrapped=rows if wraps(spec.trainer, trainer) else None,
         )
+        del rows  # no part of what is measured
         self._stages = Stages(spec, trainer, facts, readings)
         schedule = self._schedule = self._stages.schedule()
         schedule.sync = sync
@@ -147,24 +150,29 @@ class Probe:
         )
         return trainer.eval_dataset
 
-    def _build(self) -> tuple[Any, list[Any]]:
+    def _rows(self) -> Any:
+        plan = self.spec.plan
+        if self.spec.options.get("packing", False):
+            indices = list(plan.block)
+        else:
+            indices = sorted({*plan.paired, *(i for s in plan.worst for i in s)})
+        return take_rows(
+            self.spec.trainer, self.spec.rows_dir, indices, self.spec.pretruncate_tokens
+        )
+
+    def _build(self, rows: Any) -> tuple[Any, list[Any]]:
         from autotune.training.parameters import count_parameters
         from autotune.training.prepared import trainer_class
         from autotune.training.trainer import build_trainer
 
         spec = self.spec
         holder: list[Any] = []
-        packing = bool(spec.options.get("packing", False))
-        if packing:
-            indices = list(spec.plan.block)
-        else:
-            indices = sorted({*spec.plan.paired, *(i for s in spec.plan.worst for i in s)})
         trainer = build_trainer(
             spec.trainer,
             options=self._options(),
             model_dir=Path(spec.model_dir),
             weights=spec.weights,
-            rows=take_rows(spec.trainer, spec.rows_dir, indices, spec.pretruncate_tokens),
+            rows=rows,
             device=spec.device,
             cls=instrumented(trainer_class(spec.trainer), holder),
         )

@@ -6,12 +6,14 @@ Rows are copied out of the memory-mapped file, so that TRL's own ``map`` calls w
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
+from autotune.core.packing import pack
 from autotune.dataset.trl_rows import PREPARED_COLUMNS
 from autotune.probe.child.batches import IntArray, RowFacts
 
@@ -51,7 +53,12 @@ def _cut(rows: dict[str, list[Any]], length: int | None) -> dict[str, list[Any]]
 
 
 def facts_of(
-    trainer: Trainer, prepared: Any, *, flattens: bool = False, max_length: int | None = None
+    trainer: Trainer,
+    prepared: Any,
+    *,
+    flattens: bool = False,
+    max_length: int | None = None,
+    wrapped: Any | None = None,
 ) -> RowFacts:
     """Measure the rows a trainer prepared, as its collator will cut them.
 
@@ -62,6 +69,9 @@ def facts_of(
             it flattens); otherwise only the row's first label is never predicted.
         max_length: DPO and KTO: tokens their collator cuts a sequence to; None for none. SFT has
             cut its rows before, Reward has left out longer ones.
+        wrapped: SFT: the rows before they were joined, where TRL joined them without a trace of
+            their borders (``packing_strategy="wrapped"``); a packed row then counts the documents
+            that begin in it.
 
     Raises:
         BadInput: no row is left.
@@ -73,7 +83,11 @@ def facts_of(
         )
     data = prepared.to_dict()
     if trainer is Trainer.SFT:
-        return _documents(data, flattens)
+        facts = _documents(data, flattens)
+        if wrapped is None or max_length is None:
+            return facts
+        joined = pack(_sizes(wrapped["input_ids"]), max_length, "wrapped")
+        return replace(facts, sequences=joined.sequences)
     sizes = {name: _sizes(ids) for name, ids in data.items() if name.endswith("_ids")}
     prompts = sizes.get("prompt_ids", np.zeros(len(prepared), dtype=np.int64))
     answers = ("completion_ids",) if trainer is Trainer.KTO else ("chosen_ids", "rejected_ids")

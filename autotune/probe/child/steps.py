@@ -16,6 +16,7 @@ from typing import Any
 from autotune.core.measurement import Step
 from autotune.core.outcome import Phase
 from autotune.probe.child.batches import BatchFacts
+from autotune.probe.child.progress import Progress
 from autotune.probe.child.realised import Realised, realised
 
 #: Stages whose times nobody reads.
@@ -40,7 +41,7 @@ class Stage:
 
 
 @dataclass
-class Clock:
+class Clock(Progress):
     """What the steps left behind, in order; filled while the trainer runs."""
 
     steps: list[Step] = field(default_factory=list)
@@ -48,18 +49,6 @@ class Clock:
     optimizer_seconds: list[float] = field(default_factory=list)
     grad_norms: list[Any] = field(default_factory=list)
     first_step_at: float | None = None
-    tell: Callable[[Phase, int], None] = lambda phase, step: None
-    _phase: Phase = Phase.LOAD
-
-    @property
-    def phase(self) -> Phase:
-        """What is being done; whoever is told of it hears of every change."""
-        return self._phase
-
-    @phase.setter
-    def phase(self, phase: Phase) -> None:
-        self._phase = phase
-        self.tell(phase, len(self.steps))
 
 
 class Schedule:
@@ -176,6 +165,7 @@ class Schedule:
         )
         self._mark = now
         self._fetch = 0.0
+        self.clock.step += 1
         self.clock.phase = Phase.OPTIMIZER_STEP if self._update_is_due() else Phase.STEADY
 
     def _update_is_due(self) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from autotune.core.errors import ToolFailure
 from autotune.knobs.isolation import CHILD_ENV
 from autotune.probe.documents import read_reply, read_request, write_document
-from autotune.probe.launch import child_environment
+from autotune.probe.launcher import child_environment
 from autotune.probe.protocol import InspectSpec, Reply, Request
 from tests.support.facts import lengths_of, measurement_of, spec_of
 

@@ -14,7 +14,8 @@ from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, TrialRecord
 from autotune.knobs.facts import Facts
 from autotune.probe.prepared import ModelFacts, Prepared
-from autotune.study.assemble import Run, assemble, peaks_line, require_fit
+from autotune.study.assemble import Run, assemble, peaks_line
+from autotune.study.no_fit import require_fit
 from autotune.study.strategy import cheapest, first_candidates
 from tests.support.facts import CPU, GIB, GPU, MIB, candidate_of, facts_of, trial_of
 from tests.support.results import gpu_result
@@ -195,6 +196,16 @@ def test_what_runs_once_before_training_is_said_apart() -> None:
     result = result_of(BASELINE.model_copy(update={"estimate": once}))
     assert any("once before training, about 90 s" in n for n in result.notices), result.notices
     assert not any("precompute" in n for n in result_of(BASELINE).notices)
+
+
+def test_weights_of_policy_and_reference_are_told_apart_with_their_types() -> None:
+    # BC08
+    held = {"bytes": 4 * MIB, "dtype": "float32", "reference_dtype": "bfloat16"}
+    both = measured_as(BASELINE, parameters={**held, "reference_bytes": 2 * MIB})
+    said = "policy's, 4.0 MiB (float32), and the reference's, 2.0 MiB (bfloat16)"
+    assert any(said in notice for notice in result_of(both).notices)
+    none = measured_as(BASELINE, parameters={**held, "reference_bytes": 0})
+    assert not any("reference's" in notice for notice in result_of(none).notices)
 
 
 def test_a_verification_says_whose_weights_it_ran_with() -> None:

@@ -15,6 +15,7 @@ from autotune.knobs.translate import canonical
 from autotune.probe.fake_machine import FakeMachine
 from autotune.probe.fake_script import (
     Dies,
+    Hangs,
     Happening,
     Interrupts,
     Pollutes,
@@ -26,7 +27,8 @@ from autotune.probe.fake_script import (
 )
 from autotune.probe.protocol import ProbeSpec
 from autotune.study.choose import ranking, reference
-from autotune.study.search import CONFIRMATION_ROUNDS, Search
+from autotune.study.proof import CONFIRMATION_ROUNDS
+from autotune.study.search import Search
 from tests.support.facts import GIB, GPU, MIB, candidate_of, facts_of
 from tests.support.search import search_of
 
@@ -240,26 +242,29 @@ def test_memory_endings_never_stop_the_search_as_one_cause(tmp_path: Path) -> No
     assert reference(search.trials) is not None
 
 
-def test_memory_endings_enter_optuna_complete_and_infeasible_and_crashes_failed(
+def test_memory_endings_enter_optuna_complete_and_infeasible_and_others_failed(
     tmp_path: Path,
 ) -> None:
     def script(order: int, spec: ProbeSpec) -> Happening | None:
         return {
             1: out_of_memory("cuda:0", Phase.OPTIMIZER_STEP),
             2: Spills(30 * GIB),
-            3: Raises("builtins.ValueError", "refused", Phase.LOAD),
+            3: Hangs(),
+            4: Raises("builtins.ValueError", "refused", Phase.LOAD),
         }.get(order)
 
     search = search_of(tmp_path, FACTS, script=script, trials=5)
     search.run()
     told = optuna_trials(search)
-    assert [t.user_attrs["outcome"] for t in told[:3]] == ["oom_device", "spilled", "invalid"]
-    assert [t.state.name for t in told] == ["COMPLETE", "COMPLETE", "FAIL", "COMPLETE"]
-    for trial in told[:2]:
-        assert trial.constraints["memory"] > 0.0
-    assert told[3].constraints["memory"] <= 0.0
-    scores = [t.estimate.score_seconds for t in search.trials[:1] if t.estimate]
-    assert told[0].values == scores, "the worst time known until then"
+    ends = {t.user_attrs["outcome"]: t for t in told}
+    assert ["oom_device", "spilled", "timeout", "invalid", "fits"] == list(ends)
+    assert ["COMPLETE", "COMPLETE", "FAIL", "FAIL", "COMPLETE"] == [t.state.name for t in told]
+    for name in ("oom_device", "spilled"):
+        assert ends[name].constraints["memory"] > 0.0
+    assert ends["fits"].constraints["memory"] <= 0.0
+    assert search.trials[0].estimate is not None
+    best = search.trials[0].estimate.score_seconds
+    assert [best] == ends["oom_device"].values, "the best objective known until then"
 
 
 def test_a_disturbed_probe_is_taken_again_once(tmp_path: Path) -> None:

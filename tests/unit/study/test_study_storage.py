@@ -16,8 +16,10 @@ import pytest
 from optuna.exceptions import UpdateFinishedTrialError
 
 from autotune.core.errors import BadInput, EnvironmentUnable
+from autotune.core.outcome import Outcome
 from autotune.study.ownership import is_held
 from autotune.study.storage import IN_MEMORY, STUDY_NAME, Store
+from autotune.study.told import Told
 from tests.support.facts import candidate_of, trial_of
 
 CHOICES: dict[str, Any] = {"batch": (1, 2), "packing": ("none", "bfd")}
@@ -40,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a database in a file; making one costs a third of a second."""
     folder = tmp_path_factory.mktemp("study")
     store = open_store(folder, None)
-    store.finish(store.begin(PARAMS, CHOICES, "k"), RECORD, 10.0, -0.5)
+    store.finish(store.begin(PARAMS, CHOICES, "k", 3), RECORD, Told(10.0, -0.5))
     store.close()
     return folder
 
@@ -64,7 +66,7 @@ def test_a_resumed_search_finds_its_records(study: Store) -> None:
 def test_records_are_files_that_outlive_the_database(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     for number in (0, 2, 10):
-        store.finish(None, RECORD.model_copy(update={"number": number}), None, None)
+        store.finish(None, RECORD.model_copy(update={"number": number}), None)
     names = [p.name for p in sorted((tmp_path / "trials").iterdir())]
     assert names == ["0000.json", "0002.json", "0010.json"]
     assert [r.number for r in store.records()] == [0, 2, 10]
@@ -96,10 +98,10 @@ def test_a_second_process_on_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_measurement_is_on_disk_before_the_database_hears_of_it(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    trial = store.begin(PARAMS, CHOICES, "k")
+    trial = store.begin(PARAMS, CHOICES, "k", 3)
     store.abandon(trial)
     with pytest.raises(UpdateFinishedTrialError):
-        store.finish(trial, RECORD, 10.0, 0.0)
+        store.finish(trial, RECORD, Told(10.0, 0.0))
     assert store.records() == [RECORD]
 
 
@@ -107,7 +109,7 @@ def test_a_trial_keeps_its_own_parameters_when_another_was_left_waiting(tmp_path
     # A process that died between queuing a trial and taking it up leaves it waiting.
     store = open_store(tmp_path)
     store._study.enqueue_trial({"batch": 1, "packing": "none"}, user_attrs={"key": "stale"})
-    trial = store.begin(PARAMS, CHOICES, "k")
+    trial = store.begin(PARAMS, CHOICES, "k", 3)
     assert trial.params == PARAMS
     assert trial.user_attrs["key"] == "k"
     assert [t.state.name for t in trials(store)] == ["FAIL", "RUNNING"]
@@ -115,24 +117,35 @@ def test_a_trial_keeps_its_own_parameters_when_another_was_left_waiting(tmp_path
 
 def test_memory_that_is_missing_is_a_constraint_and_a_crash_is_a_failure(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.finish(store.begin(PARAMS, CHOICES, "a"), RECORD, 10.0, 0.25)
-    store.finish(store.begin(PARAMS, CHOICES, "b"), RECORD, None, None)
-    store.abandon(store.begin(PARAMS, CHOICES, "c"))
+    store.finish(store.begin(PARAMS, CHOICES, "a", 0), RECORD, Told(10.0, 0.25))
+    store.finish(store.begin(PARAMS, CHOICES, "b", 1), RECORD, None)
+    store.abandon(store.begin(PARAMS, CHOICES, "c", 2))
     told = trials(store)
     assert [t.state.name for t in told] == ["COMPLETE", "FAIL", "FAIL"]
     assert told[0].constraints == {"memory": 0.25}
     assert told[2].user_attrs["outcome"] == "interrupted"
 
 
+def test_what_turned_out_to_be_invalid_has_no_value_and_keeps_its_reason(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    refused = trial_of(0, candidate_of(), seconds=None, outcome=Outcome.INVALID, reason="refused")
+    store.finish(store.begin(PARAMS, CHOICES, "a", 0), refused, None)
+    (told,) = trials(store)
+    assert (told.state.name, told.values) == ("FAIL", None)
+    assert (told.user_attrs["outcome"], told.user_attrs["reason"]) == ("invalid", "refused")
+
+
 def owner(pid: int, started: float, host: str | None = None) -> dict[str, Any]:
     return {"host": host or os.uname().nodename, "pid": pid, "started": started}
 
 
-def leave_running(store: Store, who: dict[str, Any], **attributes: Any) -> None:
-    trial = store.begin(PARAMS, CHOICES, attributes.pop("key", "k"))
+def leave_running(store: Store, who: dict[str, Any], number: int = 3) -> None:
+    trial = store.begin(PARAMS, CHOICES, "k", number)
     trial.set_user_attr("owner", who)
-    for name, value in attributes.items():
-        trial.set_user_attr(name, value)
+
+
+def nothing(record: Any) -> None:
+    """Tell nothing of a record."""
 
 
 def dead_process() -> dict[str, Any]:
@@ -146,39 +159,51 @@ def test_a_trial_of_a_dead_process_is_failed_and_queued_again_once(tmp_path: Pat
     # BC24
     store = open_store(tmp_path)
     leave_running(store, dead_process())
-    assert store.reap() == [PARAMS]
+    assert store.reap(nothing) == [PARAMS]
     assert trials(store)[0].state.name == "FAIL"
     assert trials(store)[0].user_attrs["outcome"] == "interrupted"
-    again = store.begin(PARAMS, CHOICES, "k")
+    again = store.begin(PARAMS, CHOICES, "k", 3)
     again.set_user_attr("owner", dead_process())
-    assert store.reap() == [], "a candidate that ends its process twice is not tried again"
+    assert store.reap(nothing) == [], "a candidate that ends its process twice is not tried again"
     assert store.given_up == {"k"}
+
+
+def test_a_measurement_a_dead_process_could_not_tell_is_told_and_not_probed_again(
+    tmp_path: Path,
+) -> None:
+    store = open_store(tmp_path)
+    leave_running(store, dead_process(), number=RECORD.number)
+    store.finish(None, RECORD, None)  # it was on disk before Optuna was to hear of it
+    assert store.reap(lambda record: Told(10.0 * record.number, 0.25)) == []
+    (told,) = trials(store)
+    assert (told.state.name, told.values) == ("COMPLETE", [30.0])
+    assert told.constraints == {"memory": 0.25}
 
 
 def test_a_trial_of_this_process_id_is_left_over_from_another_life(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     leave_running(store, owner(os.getpid(), 0.0))
-    assert store.reap() == [PARAMS]
+    assert store.reap(nothing) == [PARAMS]
 
 
 def test_a_trial_of_a_live_process_is_not_touched(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     parent = psutil.Process(os.getppid())
     leave_running(store, owner(parent.pid, parent.create_time()))
-    assert store.reap() == []
+    assert store.reap(nothing) == []
     assert trials(store)[0].state.name == "RUNNING"
 
 
 def test_a_live_process_of_the_same_number_but_another_age_is_not_the_owner(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     leave_running(store, owner(os.getppid(), psutil.Process(os.getppid()).create_time() - 500.0))
-    assert store.reap() == [PARAMS]
+    assert store.reap(nothing) == [PARAMS]
 
 
 def test_a_trial_of_another_machine_is_its_own_business(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     leave_running(store, owner(1, 0.0, host="elsewhere"))
-    assert store.reap() == []
+    assert store.reap(nothing) == []
 
 
 def brief(made: Path) -> str:
@@ -189,11 +214,11 @@ def brief(made: Path) -> str:
 def test_a_locked_database_is_tried_again_and_then_said_clearly(made: Path, tmp_path: Path) -> None:
     waits: list[float] = []
     store = open_store(tmp_path, brief(made), wait=waits.append)
-    trial = store.begin(PARAMS, CHOICES, "k")
+    trial = store.begin(PARAMS, CHOICES, "k", 3)
     with sqlite3.connect(made / "study.db") as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(EnvironmentUnable, match=r"5 times: .*locked") as caught:
-            store.finish(trial, RECORD, 10.0, 0.0)
+            store.finish(trial, RECORD, Told(10.0, 0.0))
         other.rollback()
     assert waits == sorted(waits) and len(waits) == 4, "each pause is longer than the one before"
     assert store.records() == [RECORD], "the measurement itself is safe"
@@ -204,9 +229,9 @@ def test_a_locked_database_is_tried_again_and_then_said_clearly(made: Path, tmp_
 def test_a_database_that_is_locked_for_a_moment_loses_nothing(made: Path, tmp_path: Path) -> None:
     other = sqlite3.connect(made / "study.db")
     store = open_store(tmp_path, brief(made), wait=lambda _: other.rollback())
-    trial = store.begin(PARAMS, CHOICES, "k")
+    trial = store.begin(PARAMS, CHOICES, "k", 3)
     other.execute("BEGIN EXCLUSIVE")
-    store.finish(trial, RECORD, 10.0, 0.25)
+    store.finish(trial, RECORD, Told(10.0, 0.25))
     other.close()
     (told,) = [t for t in trials(store) if t.number == trial.number]
     assert (told.state.name, told.values, told.constraints) == (
@@ -221,14 +246,14 @@ def test_a_candidate_that_is_predicted_not_to_fit_is_pruned_with_its_peak(tmp_pa
     assert (told.state.name, told.params) == ("PRUNED", PARAMS)
     assert told.user_attrs["predicted_peak_bytes"] == 30 * 2**30
     assert store.records() == [], "it was not measured"
-    assert store.reap() == []
+    assert store.reap(nothing) == []
 
 
 def test_a_measurement_that_cannot_be_written_is_said_with_what_to_do(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     (tmp_path / "trials").rmdir()
     with pytest.raises(EnvironmentUnable, match="cannot be written") as caught:
-        store.finish(None, RECORD, None, None)
+        store.finish(None, RECORD, None)
     assert "--resume" in str(caught.value)
 
 
@@ -236,7 +261,7 @@ def test_an_interruption_is_not_hidden_by_a_database_that_cannot_note_it(
     made: Path, tmp_path: Path
 ) -> None:
     store = open_store(tmp_path, f"sqlite:///{made / 'study.db'}?timeout=0.01")
-    trial = store.begin(PARAMS, CHOICES, "k")
+    trial = store.begin(PARAMS, CHOICES, "k", 3)
     with sqlite3.connect(made / "study.db") as other:
         other.execute("BEGIN EXCLUSIVE")
         store.abandon(trial)
@@ -278,7 +303,7 @@ def test_the_choices_are_frozen_in_the_database(made: Path) -> None:
 
 def test_a_damaged_record_names_its_file(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.finish(None, RECORD, None, None)
+    store.finish(None, RECORD, None)
     (tmp_path / "trials" / "0003.json").write_text("{}", encoding="utf-8")
     with pytest.raises(BadInput, match=r"0003\.json"):
         store.records()

@@ -17,6 +17,7 @@ from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.study.objective import estimate
 from autotune.study.plan import probe_spec
 from autotune.study.suggest import Seen, propose
+from autotune.study.told import Told
 from tests.support.facts import GIB, GPU, MIB, budget_of, facts_of
 from tests.support.search import space_of
 
@@ -41,9 +42,9 @@ class Landscape:
 
     def seen(self, candidate: Candidate, before: list[Seen]) -> Seen:
         score = self.scores[candidate.key]
-        worst = max((s.value for s in before), default=1e9)
-        known = worst if score is None else score
-        return Seen(self.params(candidate), known, 0.5 if score is None else -0.1)
+        best = min((s.told.value for s in before), default=0.0)
+        known = Told(best, 0.5) if score is None else Told(score, -0.1)
+        return Seen(self.params(candidate), known)
 
     def probes_until(self, within: float, seed: int) -> int:
         """Return the probes until a candidate within this share of the best was found."""
