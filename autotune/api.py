@@ -18,6 +18,7 @@ from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
 from autotune.core.result import Result, TrialRecord
+from autotune.core.traced_step import TracedPeak
 from autotune.core.units import parse_bytes, parse_duration, parse_ratio
 from autotune.emit import (
     build_config,
@@ -46,12 +47,13 @@ from autotune.probe.progress import and_progress
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report import REPORTERS
+from autotune.report.summary import side_by_side
 from autotune.spaces.enumerate import Enumerated, enumerate_space, require_own
 from autotune.spaces.load import space_for, space_hash
 from autotune.spaces.schema import Space
 from autotune.study.assemble import Run, assemble, require_fit
 from autotune.study.budget import budget_of, budget_remark
-from autotune.study.foresight import Foresight, rates_here, trace_candidates
+from autotune.study.foresight import Foresight, rates_here, trace_candidates, trace_peaks
 from autotune.study.plan import EvalRows
 from autotune.study.search import Search
 from autotune.study.session import Limits
@@ -61,6 +63,8 @@ from autotune.study.uninterrupted import uninterrupted
 
 #: Reports every run leaves in its folder.
 WRITTEN_REPORTS = ("csv", "html")
+#: No trace of what a peak is made of is begun after so many seconds.
+_EXPLAINING_S = 20.0
 #: Preparation may tokenise a large data set; this bounds a hang, not the work.
 PREPARE_DEADLINE_S = 6 * 3600.0
 
@@ -184,6 +188,7 @@ class _Run:
             self._job, self._origin = build_job(self._request)
         self._search: Search | Single | None = None
         self._described: Run | None = None
+        self._traced: dict[str, TracedPeak] = {}
 
     def plan(self) -> Plan:
         with self._runner() as runner:
@@ -195,7 +200,7 @@ class _Run:
             with self._runner() as runner:
                 plan = self._plan(runner)
                 self._prepare_search(plan, runner)
-                return self._go()
+                return self._go(runner)
         except KeyboardInterrupt as error:
             raise self._interrupted() from error
         except ToolFailure:
@@ -313,7 +318,7 @@ class _Run:
             return None
         return Foresight(plan.facts, rates, foreseen) if foreseen else None
 
-    def _go(self) -> Result:
+    def _go(self, runner: Runner) -> Result:
         assert self._search is not None
         try:
             self._search.run()
@@ -323,9 +328,34 @@ class _Run:
                 if self._search.trials:
                     self._write(interrupted=True)
         result = self._write(interrupted=False)
+        self._traced = self._trace(result, runner)
+        if self._traced:
+            result = self._write(interrupted=False)
         if self._repeats is None:
             require_fit(result)
         return result
+
+    def _trace(self, result: Result, runner: Runner) -> dict[str, TracedPeak]:
+        """Find out what the compared peaks are made of, where no prediction says it already."""
+        assert self._search is not None
+        known = {p.candidate.key for p in result.predictions}
+        shown = {t.candidate.key: t.candidate for _, t in side_by_side(result)}
+        unknown = [candidate for key, candidate in shown.items() if key not in known]
+        if not unknown:
+            return {}
+        self._watch.stage("tracing what the peaks are made of (steps on fake tensors)")
+        try:
+            return trace_peaks(
+                unknown,
+                self._search.facts,
+                self._search.model_dir,
+                runner,
+                seconds=_EXPLAINING_S,
+                tick=self._watch.tick,
+                tell=self._watch.progress,
+            )
+        except ToolFailure:
+            return {}  # the page says that nothing was traced
 
     def _write(self, *, interrupted: bool) -> Result:
         assert self._search is not None and self._described is not None
@@ -337,6 +367,7 @@ class _Run:
             interrupted=interrupted,
             predictions=self._search.predictions(),
             gated=self._search.gated(),
+            traced=self._traced,
         )
         if self._repeats is not None:
             return alone(result, self._search.speedup)

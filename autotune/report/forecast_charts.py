@@ -7,8 +7,8 @@ from typing import Any
 
 from autotune.core.candidate import Candidate
 from autotune.core.prediction import Fit, Forecast, Prediction
-from autotune.core.units import show_bytes
 from autotune.report import palette
+from autotune.report.chart_split import stacked_bars
 from autotune.report.figure import (
     Chart,
     base_layout,
@@ -16,24 +16,14 @@ from autotune.report.figure import (
     checked,
     is_near,
     memory_unit,
+    time_unit,
 )
-from autotune.report.forecast_words import COMPONENTS, counts, peak_words, time_words
+from autotune.report.forecast_words import counts, parts, peak_words, time_words
 
 #: What is drawn far beyond the budget squeezes everything else together.
 _FAR = 2.5
 _NAMES = {Fit.FITS: "fits", Fit.UNSURE: "may fit", Fit.HOPELESS: "does not fit"}
 _COLOURS = {Fit.FITS: palette.TRIAL, Fit.UNSURE: palette.BUDGET, Fit.HOPELESS: palette.MISFIT}
-#: Colours of components, from what is always there to what comes and goes.
-_STACK = {
-    "weights": palette.BEST,
-    "reference": palette.REFERENCE,
-    "gradients": palette.FRONT,
-    "optimizer": palette.TRIAL,
-    "activations": palette.GOOD,
-    "logits": palette.BUDGET,
-    "inputs": palette.MUTED,
-    "temporaries": palette.MISFIT,
-}
 
 
 def forecast_charts(forecast: Forecast) -> list[Chart]:
@@ -56,7 +46,7 @@ def _pareto(forecast: Forecast) -> Chart:
     highest = max(p.peak_bytes for p in shown)
     marked = is_near(budget.total_bytes, highest)
     unit, memory_name = memory_unit(max(highest, budget.total_bytes if marked else 0))
-    time_unit, time_name = _time_unit(max(p.score_seconds for p in shown))
+    time_scale, time_name = time_unit(max(p.score_seconds for p in shown))
     front = [p for p in forecast.front if p in shown]
     data: list[dict[str, Any]] = [
         {
@@ -64,7 +54,7 @@ def _pareto(forecast: Forecast) -> Chart:
             "mode": "lines",
             "name": "best for its memory",
             "x": [p.peak_bytes / unit for p in front],
-            "y": [p.score_seconds / time_unit for p in front],
+            "y": [p.score_seconds / time_scale for p in front],
             "hoverinfo": "skip",
             "line": {"color": palette.FRONT, "width": 2, "dash": "dot"},
         }
@@ -75,7 +65,7 @@ def _pareto(forecast: Forecast) -> Chart:
     for fit in Fit:
         group = [p for p in shown if p.fit(budget) is fit]
         if group:
-            data.append(_points(group, fit, unit, time_unit, special))
+            data.append(_points(group, fit, unit, time_scale, special))
     layout = base_layout(f"predicted peak memory ({memory_name})", f"one pass ({time_name})")
     layout["yaxis"]["rangemode"] = "tozero"
     layout |= budget_marks(budget, unit) if marked else {}
@@ -92,7 +82,7 @@ def _pareto(forecast: Forecast) -> Chart:
 
 
 def _points(
-    group: list[Prediction], fit: Fit, unit: float, time_unit: float, special: dict[str, str]
+    group: list[Prediction], fit: Fit, unit: float, time_scale: float, special: dict[str, str]
 ) -> dict[str, Any]:
     marks = [special.get(p.candidate.key, "circle") for p in group]
     return {
@@ -100,7 +90,7 @@ def _points(
         "mode": "markers",
         "name": _NAMES[fit],
         "x": [p.peak_bytes / unit for p in group],
-        "y": [p.score_seconds / time_unit for p in group],
+        "y": [p.score_seconds / time_scale for p in group],
         "error_x": {
             "type": "data",
             "symmetric": False,
@@ -137,37 +127,8 @@ def _split(forecast: Forecast) -> Chart:
     ):
         if one is not None and one not in named.values():
             named[name] = one
-    unit, unit_name = memory_unit(max(p.traced_bytes for p in named.values()))
-    data = []
-    for component, (words, _) in COMPONENTS.items():
-        sizes = [p.split.get(component, 0) for p in named.values()]
-        if not any(sizes):
-            continue
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": words,
-                "y": list(named)[::-1],
-                "x": [size / unit for size in sizes][::-1],
-                "hovertext": [f"{words} {show_bytes(size)}" for size in sizes][::-1],
-                "hovertemplate": "%{hovertext}<extra></extra>",
-                "marker": {"color": _STACK[component]},
-            }
-        )
-    layout = base_layout(f"at the peak ({unit_name})", "")
-    layout["barmode"] = "stack"
-    return Chart(
-        "split",
-        "What the peak is made of",
-        "Tensors alive at the traced peak; a process needs its context and the allocator's gaps "
-        "beside them.",
-        "; ".join(f"{name}: {show_bytes(p.traced_bytes)}" for name, p in named.items()),
-        checked(data, layout),
+    return stacked_bars(
+        {name: parts(one) for name, one in named.items()},
+        "Tensors alive at the traced peak, and beside them what a process needs for its context "
+        "and for the allocator's gaps.",
     )
-
-
-def _time_unit(longest: float) -> tuple[float, str]:
-    if longest >= 2 * 3600:
-        return 3600.0, "hours"
-    return (60.0, "minutes") if longest >= 120 else (1.0, "seconds")

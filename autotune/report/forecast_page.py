@@ -13,6 +13,7 @@ from autotune.report.page_shell import render_page
 from autotune.report.privacy import clean
 
 _WORDS = {Fit.FITS: "fits", Fit.UNSURE: "may fit", Fit.HOPELESS: "no"}
+_VERDICTS = {Fit.FITS: "fits", Fit.UNSURE: "may fit", Fit.HOPELESS: "does not fit"}
 
 
 def render(forecast: Forecast) -> str:
@@ -24,7 +25,10 @@ def render(forecast: Forecast) -> str:
 def _values(forecast: Forecast) -> dict[str, Any]:
     budget, best, own = forecast.budget, forecast.fastest, forecast.own_prediction
     miss = forecast.nearest_miss
-    if best is not None:
+    if forecast.alone and own is not None:
+        headline = f"Your config {_VERDICTS[own.fit(budget)]} {forecast.device}"
+        sentences = [f"Its peak is {peak_words(own)}, a pass {time_words(own)}.", dominance(own)]
+    elif best is not None:
         headline = f"{candidate_text(best.candidate)}: {time_words(best)} for one pass"
         sentences = [f"Its peak is {peak_words(best)}.", dominance(best)]
     elif miss is not None:
@@ -35,7 +39,7 @@ def _values(forecast: Forecast) -> dict[str, Any]:
         ]
     else:
         headline, sentences = "Nothing could be traced", []
-    if own is not None:
+    if own is not None and not forecast.alone:
         verdict = _WORDS[own.fit(budget)]
         sentences.append(
             f"Your own config: {verdict}; peak {peak_words(own)}, pass {time_words(own)}."

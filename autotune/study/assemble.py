@@ -16,11 +16,12 @@ from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
+from autotune.core.traced_step import TracedPeak
 from autotune.core.units import show_alike, show_bytes, show_duration, show_ratio
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.prepared import Prepared
-from autotune.report.forecast_words import dominance
+from autotune.report.summary import what_dominates
 from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
 from autotune.study.guard import words
 from autotune.study.strategy import cheapest
@@ -63,6 +64,7 @@ def assemble(
     interrupted: bool,
     predictions: Sequence[Prediction] = (),
     gated: Mapping[str, Prediction] = MappingProxyType({}),
+    traced: Mapping[str, TracedPeak] = MappingProxyType({}),
 ) -> Result:
     """Return the result of a run, finished or not.
 
@@ -74,6 +76,7 @@ def assemble(
         interrupted: whether it was stopped early.
         predictions: what is expected of candidates, fastest first.
         gated: what was not probed because of its prediction, by key.
+        traced: what the compared peaks are made of, by key, where no prediction says it.
     """
     against = reference(trials)
     best, because = choice(trials, speedup, run.facts.job.objective)
@@ -103,6 +106,7 @@ def assemble(
         interrupted=interrupted,
         predictions=tuple(predictions),
         gated=tuple(gated),
+        traced=dict(traced),
     )
 
 
@@ -256,15 +260,20 @@ def require_fit(result: Result) -> None:
     assert cheap is not None
     ending = nearest[cheap.key].report.ending
     batch, length = cheap.get("per_device_train_batch_size"), cheap.get("max_length")
-    predicted = min(result.predictions, key=lambda p: p.peak_bytes, default=None)
-    most = "" if predicted is None else f"{dominance(predicted)} "
+    most = what_dominates(result)
+    halved = (
+        ", or --set dtype=bfloat16 (weights, gradients and optimizer states halve)"
+        if cheap.get("dtype", "float32") == "float32"
+        and cheap.get("quantization", "none") == "none"
+        else ""
+    )
     raise NothingFits(
         f"nothing fits {show_bytes(limit)} ({show_bytes(result.budget.total_bytes)} less "
         f"{show_ratio(result.budget.headroom_ratio)} headroom): even batch {batch} at {length} "
         f"tokens needs more than {show_bytes(max(least, limit))}, and ended in phase "
         f"{ending.phase.value}.",
-        f"{most}Give it more --memory, a smaller max_length (--set max_length=...), a smaller "
-        "model, or --set dtype=bfloat16 (weights, gradients and optimizer states halve).",
+        f"{most} Give it more --memory, a smaller max_length (--set max_length=...), a smaller "
+        f"model{halved}.".strip(),
     )
 
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from autotune.core.candidate import Candidate
+from autotune.core.job import Trainer
 from autotune.core.result import Result, Skipped
 from autotune.report import REPORTERS, palette
 from autotune.report.charts import charts
@@ -16,13 +17,20 @@ from tests.support.results import (
     cpu_result,
     gpu_result,
     nothing_fits_result,
+    predicted_result,
+    preference_result,
     profile,
     with_best,
     with_job,
 )
 
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
-RESULTS = {"gpu": gpu_result, "cpu": cpu_result, "nothing": nothing_fits_result}
+RESULTS = {
+    "gpu": predicted_result,
+    "cpu": cpu_result,
+    "dpo": lambda: preference_result(Trainer.DPO),
+    "nothing": nothing_fits_result,
+}
 
 
 class Page(HTMLParser):
@@ -103,7 +111,7 @@ def test_hostile_names_add_no_tag_and_no_script() -> None:
 def test_chart_data_is_json_that_cannot_end_its_script() -> None:
     page = Page(REPORTERS["html"].render(hostile()))
     figures = json.loads(page.scripts[0])
-    assert {"pareto", "memory", "lengths"} == set(figures)
+    assert {"pareto", "split", "memory", "lengths"} == set(figures)
     assert "<" not in page.scripts[0]
 
 

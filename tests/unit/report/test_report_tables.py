@@ -10,8 +10,9 @@ import pytest
 import xmlschema
 
 from autotune.core.outcome import Outcome, Phase
+from autotune.core.result import Skipped
 from autotune.report import REPORTERS
-from autotune.report.markdown import MAX_CHARACTERS, code, text
+from autotune.report.markdown import MAX_CHARACTERS, code, fitted, text
 from autotune.report.privacy import clean_text
 from tests.golden.check import assert_golden
 from tests.support.results import (
@@ -61,8 +62,21 @@ def test_markdown_fits_a_comment_whatever_the_number_of_trials() -> None:
         failed_trial(n, knobs_of(n + 1), Outcome.CRASHED, Phase.LOAD, "x" * 3000)
         for n in range(300)
     )
-    made = REPORTERS["markdown"].render(gpu_result().model_copy(update={"trials": many}))
+    skipped = (Skipped(what="x" * 500, reason="y" * 500, count=1),) * 200
+    result = gpu_result().model_copy(update={"trials": many, "skipped": skipped})
+    made = REPORTERS["markdown"].render(result)
     assert MAX_CHARACTERS >= len(made)
+    assert "and 260 more" in made and "and 160 more reasons" in made
+    assert made.count("<details>") == made.count("</details>") == 2
+
+
+def test_what_a_comment_cannot_hold_is_left_out_whole_and_counted() -> None:
+    long = gpu_result().model_copy(update={"notices": ("n" * 70_000,)})
+    made = REPORTERS["markdown"].render(long)
+    assert MAX_CHARACTERS >= len(made)
+    assert "3 more parts did not fit here" in made
+    assert made.startswith("### autotune: 2.47 times as fast")
+    assert MAX_CHARACTERS >= len(fitted(["n" * 70_000]))
 
 
 def test_hostile_names_are_text_in_markdown() -> None:
