@@ -46,6 +46,7 @@ def lengths(result: Result) -> Chart | None:
             length, words = cut
             marks[length] = (f"{name} {words}", colour)
             said.append(f"{name} {words}")
+    layout["margin"] = {**layout["margin"], "t": 16 + 20 * len(marks)}
     layout["shapes"] = [line(cut, colour) for cut, (_, colour) in marks.items()]
     far = max([edges[-1], *marks])
     layout["annotations"] = [

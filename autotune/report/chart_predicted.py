@@ -12,7 +12,7 @@ from html import escape
 from statistics import median
 
 from autotune.core.result import Result, TrialRecord
-from autotune.core.units import show_bytes, show_duration
+from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report import palette
 from autotune.report.anatomy import measured_peak
 from autotune.report.figure import Chart, base_layout, checked, memory_unit, time_unit
@@ -114,7 +114,10 @@ def _hover(trial: TrialRecord, result: Result, predicted: str, measured: str) ->
 
 def _misses(points: Sequence[_Point]) -> str:
     off = [abs(p.predicted / p.measured - 1.0) for p in points if p.measured]
-    return f"Off by {median(off):.1%} in the median, {max(off):.1%} at most ({len(off)} probes)."
+    if len(off) == 1:
+        return f"Off by {show_ratio(off[0])} (one probe)."
+    middle, most = show_ratio(median(off)), show_ratio(max(off))
+    return f"Off by {middle} in the median, {most} at most ({len(off)} probes)."
 
 
 def _chart(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from autotune.core.candidate import Candidate
 from autotune.core.prediction import Fit, Forecast, Prediction
 from autotune.report import palette
 from autotune.report.chart_split import stacked_bars
@@ -18,11 +17,17 @@ from autotune.report.figure import (
     memory_unit,
     time_unit,
 )
-from autotune.report.forecast_words import counts, parts, peak_words, time_words
+from autotune.report.forecast_words import (
+    FIT_WORDS,
+    counts,
+    differences,
+    parts,
+    peak_words,
+    time_words,
+)
 
 #: What is drawn far beyond the budget squeezes everything else together.
 _FAR = 2.5
-_NAMES = {Fit.FITS: "fits", Fit.UNSURE: "may fit", Fit.HOPELESS: "does not fit"}
 _COLOURS = {Fit.FITS: palette.TRIAL, Fit.UNSURE: palette.BUDGET, Fit.HOPELESS: palette.MISFIT}
 
 
@@ -31,12 +36,6 @@ def forecast_charts(forecast: Forecast) -> list[Chart]:
     if not forecast.predictions:
         return []
     return [_pareto(forecast), _split(forecast)]
-
-
-def candidate_text(candidate: Candidate) -> str:
-    """Return the knobs of a candidate that are not off, in words."""
-    shown = {k: v for k, v in candidate.knobs.items() if v not in (None, False, "none")}
-    return ", ".join(f"{name} {value}" for name, value in shown.items())
 
 
 def _pareto(forecast: Forecast) -> Chart:
@@ -59,13 +58,37 @@ def _pareto(forecast: Forecast) -> Chart:
             "line": {"color": palette.FRONT, "width": 2, "dash": "dot"},
         }
     ]
-    special = {forecast.own: "diamond"}
-    if forecast.fastest is not None:
-        special[forecast.fastest.candidate.key] = "star"
-    for fit in Fit:
-        group = [p for p in shown if p.fit(budget) is fit]
+
+    def points(group: list[Prediction], name: str, colour: str, **marker: Any) -> None:
         if group:
-            data.append(_points(group, fit, unit, time_scale, special))
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": name,
+                    "x": [p.peak_bytes / unit for p in group],
+                    "y": [p.score_seconds / time_scale for p in group],
+                    "hovertext": [_hover(p, forecast) for p in group],
+                    "hovertemplate": "%{hovertext}<extra></extra>",
+                    "marker": {
+                        "color": colour,
+                        "line": {"width": 1, "color": palette.SURFACE},
+                        **marker,
+                    },
+                }
+            )
+
+    own, best = forecast.own_prediction, forecast.fastest
+    for fit in Fit:
+        group = [p for p in shown if p.fit(budget) is fit and p not in (own, best)]
+        points(group, FIT_WORDS[fit], _COLOURS[fit], size=9)
+    for one, name, colour, symbol, size in (
+        (own, "your config", palette.REFERENCE, "diamond", 15),
+        (best, "fastest", palette.BEST, "star", 20),
+    ):
+        if one in shown:
+            points([one], name, colour, symbol=symbol, size=size)
+            data[-1]["error_x"] = _band(one, unit, colour)
     layout = base_layout(f"predicted peak memory ({memory_name})", f"one pass ({time_name})")
     layout["yaxis"]["rangemode"] = "tozero"
     layout |= budget_marks(budget, unit) if marked else {}
@@ -73,46 +96,29 @@ def _pareto(forecast: Forecast) -> Chart:
     return Chart(
         "pareto",
         "Time against memory",
-        "Further down is faster, further left needs less memory; bars are the 90 % band of the "
-        "peak. The star is the fastest that fits, the diamond your own config."
+        "Further down is faster, further left needs less memory. The bar through the fastest and "
+        "through your own config is the 90 % band of the peak; the others' is in their hover."
         + (f" {left_out} far beyond the budget are not drawn." if left_out else ""),
         f"{counts(forecast)}; predicted time for one pass against predicted peak memory",
         checked(data, layout),
     )
 
 
-def _points(
-    group: list[Prediction], fit: Fit, unit: float, time_scale: float, special: dict[str, str]
-) -> dict[str, Any]:
-    marks = [special.get(p.candidate.key, "circle") for p in group]
+def _band(one: Prediction, unit: float, colour: str) -> dict[str, Any]:
+    """Return the 90 % band of a peak as a bar through its point."""
     return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": _NAMES[fit],
-        "x": [p.peak_bytes / unit for p in group],
-        "y": [p.score_seconds / time_scale for p in group],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [(p.high_bytes - p.peak_bytes) / unit for p in group],
-            "arrayminus": [(p.peak_bytes - p.low_bytes) / unit for p in group],
-            "thickness": 1,
-            "width": 0,
-            "color": _COLOURS[fit],
-        },
-        "hovertext": [_hover(p) for p in group],
-        "hovertemplate": "%{hovertext}<extra></extra>",
-        "marker": {
-            "color": _COLOURS[fit],
-            "symbol": marks,
-            "size": [18 if mark != "circle" else 9 for mark in marks],
-            "line": {"width": 1, "color": palette.SURFACE},
-        },
+        "type": "data",
+        "symmetric": False,
+        "array": [(one.high_bytes - one.peak_bytes) / unit],
+        "arrayminus": [(one.peak_bytes - one.low_bytes) / unit],
+        "thickness": 1.5,
+        "width": 4,
+        "color": colour,
     }
 
 
-def _hover(one: Prediction) -> str:
-    lines = [escape(part) for part in candidate_text(one.candidate).split(", ")]
+def _hover(one: Prediction, forecast: Forecast) -> str:
+    lines = [escape(part) for part in differences(one.candidate, forecast).split(", ")]
     lines += [f"peak {peak_words(one)}", f"pass {time_words(one)}"]
     return "<br>".join([*lines, f"{one.useful_tokens_per_s:,.0f} useful tokens/s"])
 

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from autotune.core.candidate import Candidate
 from autotune.core.prediction import Fit, Forecast, Prediction
 from autotune.core.units import show_bytes, show_duration
 from autotune.report import levers
 from autotune.report.anatomy import OFFLOADED, Part, parts_of
+from autotune.report.summary import value_text
+
+#: How a candidate fits, in words.
+FIT_WORDS = {Fit.FITS: "fits", Fit.UNSURE: "may fit", Fit.HOPELESS: "does not fit"}
+
+
+def differences(candidate: Candidate, forecast: Forecast) -> str:
+    """Return what distinguishes a candidate from the user's own config, in words.
+
+    All of its knobs that are not off, where the own config was not traced.
+    """
+    own = forecast.own_prediction
+    if candidate.key == forecast.own:
+        return "your own config"
+    if own is None:
+        shown = {k: v for k, v in candidate.knobs.items() if v not in (None, False, "none")}
+    else:
+        shown = {k: mine for k, (mine, _) in candidate.differences(own.candidate).items()}
+    return ", ".join(f"{name} {value_text(value)}" for name, value in shown.items())
 
 
 def parts(prediction: Prediction) -> list[Part]:

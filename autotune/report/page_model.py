@@ -11,6 +11,7 @@ from typing import Any
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report import summary
+from autotune.report.anatomy import traced_peak
 from autotune.report.chart_predicted import absent
 from autotune.report.clocks import clocks
 from autotune.report.privacy import HIDDEN
@@ -155,9 +156,15 @@ def _nearest(result: Result) -> dict[str, str] | None:
     trial = summary.nearest_miss(result)
     if result.best is not None or trial is None or trial.report.needed_bytes is None:
         return None
+    needed, usable = trial.report.needed_bytes, result.budget.usable_bytes
+    # A cap only shows that it was not enough.
+    needs = f"at least {show_bytes(needed)}" if needed > usable else "more than that"
+    traced = traced_peak(result, trial)
     return {
         "what": summary.knob_text(trial, result),
-        "needs": show_bytes(trial.report.needed_bytes),
+        "usable": show_bytes(usable),
+        "needs": needs,
+        "traced": show_bytes(traced.peak_bytes) if traced is not None else "",
         "reason": trial.report.ending.reason,
     }
 
@@ -182,7 +189,7 @@ def _trials(result: Result) -> list[dict[str, Any]]:
                 "changes": trial.changes,
                 "peak": show_bytes(peak) if peak is not None else "",
                 "peak_key": peak if peak is not None else needed,
-                "needed": f"needs {show_bytes(needed)}" if needed is not None else "",
+                "needed": f"at least {show_bytes(needed)}" if needed is not None else "",
                 "seconds": show_duration(seconds) if seconds is not None else "",
                 "seconds_key": seconds,
                 "rate": f"{rate:,.0f}" if rate is not None else "",

@@ -100,7 +100,7 @@ def test_every_chart_is_drawn_with_its_marks(browser: Any, tmp_path: Path) -> No
     count = "return document.querySelectorAll(arguments[0]).length"
     assert 6 == browser.execute_script(count, "[data-chart] .main-svg:first-child")
     assert 7 == browser.execute_script(count, "#chart-pareto .points path")
-    parts = browser.find_elements("css selector", "#chart-split + table tbody tr")
+    parts = browser.find_elements("css selector", ".chart-split .chart-key tbody tr")
     bars = "#chart-split .bars path:not([d='M0,0Z'])"
     assert 2 * (len(parts) - 1) == browser.execute_script(count, bars)
     for chart in ("predicted-peak", "predicted-time"):
@@ -156,7 +156,7 @@ def test_dark_surroundings_change_page_and_charts(browser: Any, tmp_path: Path) 
         "return document.getElementById('chart-memory').data.map(t => t.marker.color)"
     )
     assert [palette.DARK[palette.REFERENCE], palette.DARK[palette.BEST]] == colours
-    key = browser.find_element("css selector", "#chart-split + table .key")
+    key = browser.find_element("css selector", ".chart-split .chart-key .key")
     weights = palette.DARK[palette.PARTS["weights"]]
     shade = ", ".join(str(int(weights[n : n + 2], 16)) for n in (1, 3, 5))
     assert f"rgba({shade}, 1)" == key.value_of_css_property("background-color")

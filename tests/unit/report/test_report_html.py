@@ -137,7 +137,7 @@ def test_headings_and_regions_are_labelled_by_what_exists() -> None:
 def test_without_a_fit_the_page_says_what_was_nearest() -> None:
     text = REPORTERS["html"].render(nothing_fits_result())
     assert "Nothing fits 8.00 GiB." in text
-    assert "it needs 9.10 GiB" in text
+    assert "it needs at least 9.10 GiB" in text
 
 
 def test_a_result_of_a_cpu_says_so_under_the_answer() -> None:
