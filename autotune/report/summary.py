@@ -120,6 +120,8 @@ def sentences(result: Result) -> list[str]:
         found += [f"{words}." for words in said if words]
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")
+    if processes := several_processes(result):
+        found.append(processes)
     if not searched(result):
         cost = f"Measuring took {show_duration(result.search_seconds)}"
         return [*found, f"{cost} for {len(result.trials)} probes."]
@@ -132,6 +134,17 @@ def sentences(result: Result) -> list[str]:
     if result.interrupted:
         found.append("The search was stopped early; more may be found with --resume.")
     return found
+
+
+def several_processes(result: Result) -> str:
+    """Say what the numbers mean where the config asks for several processes; else empty."""
+    count = result.job.options.get("num_processes")
+    if not isinstance(count, int) or count < 2:
+        return ""
+    return (
+        f"Numbers are those of one process on one device. {count} processes need as much each, "
+        f"without the buffers they talk through, and see {count} times the sequences in an update."
+    )
 
 
 def notices(result: Result) -> list[str]:

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import xmlschema
 
+from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome, Phase
 from autotune.core.result import Skipped
 from autotune.report import REPORTERS
@@ -21,6 +22,8 @@ from tests.support.results import (
     gpu_result,
     knobs_of,
     nothing_fits_result,
+    predicted_result,
+    preference_result,
     with_best,
     with_job,
 )
@@ -55,6 +58,24 @@ def test_the_csv_table_keeps_numbers_whole_and_absent_ones_empty() -> None:
     assert "selective" == row["knob.gradient_checkpointing"]
     assert frame[frame["number"] == 2]["pass_seconds"].isna().all()
     assert ",20121720454," in REPORTERS["csv"].render(gpu_result())
+
+
+def test_the_csv_table_holds_predictions_and_what_the_weights_are() -> None:
+    frame = pd.read_csv(StringIO(REPORTERS["csv"].render(predicted_result())))
+    expected = predicted_result().trials[5].prediction
+    assert expected is not None
+    assert expected.peak_bytes == frame["predicted_peak_bytes"][5]
+    assert frame["predicted_peak_bytes"].isna()[2]
+    frame = pd.read_csv(StringIO(REPORTERS["csv"].render(preference_result(Trainer.DPO))))
+    assert {"bfloat16"} == set(frame["reference_dtype"])
+
+
+def test_several_processes_are_told_that_the_numbers_are_those_of_one() -> None:
+    # BC11
+    said = "Numbers are those of one process on one device. 4 processes need as much each"
+    several = with_job(gpu_result(), options={"num_processes": 4})
+    assert all(said in REPORTERS[name].render(several) for name in ("html", "markdown", "junit"))
+    assert said not in REPORTERS["markdown"].render(gpu_result())
 
 
 def test_markdown_fits_a_comment_whatever_the_number_of_trials() -> None:
