@@ -55,8 +55,13 @@ def stacked_bars(stacks: Mapping[str, Sequence[Part]], caption: str) -> Chart:
         stacks: the parts of each, by its name.
         caption: what the parts are and where they come from.
     """
-    totals = {n: sum(p.size_bytes for p in parts) for n, parts in stacks.items()}
+    # What lies in host memory is drawn beside the peak and is no part of it.
+    totals = {
+        n: max(1, sum(p.size_bytes for p in parts if p.name != OFFLOADED))
+        for n, parts in stacks.items()
+    }
     unit, unit_name = memory_unit(max(totals.values()))
+    together = ("", "together", tuple(show_alike(totals.values())))
     data, rows = [], []
     for part, colour in _COLOURS.items():
         found = [next((p for p in ps if p.name == part), None) for ps in stacks.values()]
@@ -64,6 +69,8 @@ def stacked_bars(stacks: Mapping[str, Sequence[Part]], caption: str) -> Chart:
             continue
         sizes = [one.size_bytes if one else 0 for one in found]
         texts = ["" if one is None else _text(one, totals) for one in found]
+        if part == OFFLOADED:
+            rows.append(together)
         rows.append((f"part-{colour}", part, tuple(texts)))
         marker: dict[str, object] = {"color": palette.PARTS[colour]}
         if part == OFFLOADED:
@@ -87,7 +94,7 @@ def stacked_bars(stacks: Mapping[str, Sequence[Part]], caption: str) -> Chart:
     layout = base_layout(unit_name, "")
     layout |= {"barmode": "stack", "showlegend": False, "bargap": 0.35}
     layout["margin"] = {**layout["margin"], "t": 8}
-    rows.append(("", "together", tuple(show_alike(totals.values()))))
+    rows = rows if together in rows else [*rows, together]
     return Chart(
         "split",
         "What the peak is made of",

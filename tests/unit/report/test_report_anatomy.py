@@ -7,6 +7,7 @@ import pytest
 from autotune.core.job import Trainer
 from autotune.core.result import Result
 from autotune.core.traced_step import Component
+from autotune.core.units import show_bytes
 from autotune.report import REPORTERS
 from autotune.report.anatomy import OFFLOADED, UNTOLD, anatomy
 from autotune.report.chart_predicted import absent, predicted_peaks, predicted_times
@@ -74,6 +75,11 @@ def test_what_is_offloaded_is_drawn_apart_from_the_device() -> None:
     assert chart is not None
     patterns = [trace["name"] for trace in chart.figure["data"] if "pattern" in trace["marker"]]
     assert [OFFLOADED] == patterns
+    assert chart.key is not None
+    sums, beside = chart.key.rows[-2:]
+    peak = result.best_trial.report.measurement.peaks.deciding_bytes  # type: ignore[union-attr]
+    assert ("together", show_bytes(peak or 0)) == (sums[1], sums[2][0])
+    assert (OFFLOADED, "3.00 GiB") == (beside[1], beside[2][0])
 
 
 def test_where_nothing_fits_your_config_and_the_nearest_are_shown() -> None:
