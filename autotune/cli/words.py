@@ -7,9 +7,9 @@ from statistics import median
 
 from autotune.core.candidate import Candidate
 from autotune.core.environment import Device
+from autotune.core.memory import charged_bytes
 from autotune.core.result import TrialRecord
 from autotune.core.units import show_bytes, show_duration
-from autotune.study.foresight import charged_bytes
 from autotune.study.session import LEARNED_FROM
 
 
@@ -25,11 +25,8 @@ def describe(candidate: Candidate, accumulation: int | None = None) -> str:
     multiple = candidate.get("pad_to_multiple_of")
     if multiple is not None:
         parts.append(f"pad {multiple}")
-    parts.append(
-        {"none": "no ckpt", "full": "ckpt", "selective": "ckpt selective"}[
-            str(candidate.get("gradient_checkpointing", "none"))
-        ]
-    )
+    checkpointing = str(candidate.get("gradient_checkpointing", "none"))
+    parts.append({"none": "no ckpt", "full": "ckpt"}.get(checkpointing, f"ckpt {checkpointing}"))
     if candidate.get("activation_offloading"):
         parts.append("offload")
     if candidate.get("precompute_ref_log_probs"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autotune.core.environment import Device
 from autotune.core.job import Frozen
 
 
@@ -33,6 +34,15 @@ class Peaks(Frozen):
             if b is not None
         ]
         return max(known) if known else None
+
+
+def charged_bytes(peaks: Peaks, device: Device) -> int | None:
+    """Return the measured peak predictions speak of.
+
+    On a GPU what the process is charged with. On the CPU what tensors held: a cap there counts
+    address space, and resident memory leaves out what was never touched.
+    """
+    return peaks.allocated_bytes if device.kind == "cpu" else peaks.deciding_bytes
 
 
 def highest(later: Peaks, earlier: Peaks, allocated_bytes: int | None = None) -> Peaks:

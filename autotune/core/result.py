@@ -14,6 +14,7 @@ from autotune.core.job import Budget, Frozen, Job
 from autotune.core.measurement import ProbeReport
 from autotune.core.prediction import Prediction
 from autotune.core.profile import DatasetProfile
+from autotune.core.traced_step import TracedPeak
 
 SCHEMA_VERSION = 1
 
@@ -154,6 +155,8 @@ class Result(Frozen):
             fastest first; empty when tracing would not have paid.
         gated: keys of candidates that were not probed because their prediction is beyond the
             budget, its error band included.
+        traced: what the peak of the compared candidates is made of, by key; traced after the
+            search, where no prediction had said it.
     """
 
     schema_version: Literal[1] = 1
@@ -181,6 +184,7 @@ class Result(Frozen):
     interrupted: bool = False
     predictions: tuple[Prediction, ...] = ()
     gated: tuple[str, ...] = ()
+    traced: dict[str, TracedPeak] = {}
     eval_profile: DatasetProfile | None = None
 
     def trial_of(self, key: str | None) -> TrialRecord | None:
@@ -221,6 +225,12 @@ def read_result(path: Path) -> Result:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"
+        if where == "schema_version" and isinstance(first["input"], int):
+            raise BadInput(
+                f"{file} is a result of schema_version {first['input']}; this autotune reads "
+                f"{SCHEMA_VERSION}.",
+                "Read it with the autotune that wrote it, or run autotune again to make a new one.",
+            ) from error
         raise BadInput(
             f"{file} is not a result of schema version {SCHEMA_VERSION}: {where}: {first['msg']}.",
             "Run autotune again to make a new one.",

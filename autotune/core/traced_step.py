@@ -1,7 +1,7 @@
 """One training step followed without running it: bytes by component at the peak, and its work.
 
-The seam between the tracer, which fills it, and the step-time model, which reads it. Holds no
-device: what a byte or an operation costs is decided elsewhere.
+The seam between the tracer, which fills it, and the step-time model and the reports, which read it.
+Holds no device: what a byte or an operation costs is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -45,6 +45,22 @@ class Work(Frozen):
     flops: int = Field(ge=0)
     moved_bytes: int = Field(ge=0)
     launches: int = Field(ge=0)
+
+
+class TracedPeak(Frozen):
+    """What a candidate's peak is made of, kept with a result.
+
+    Args:
+        peak_bytes: most live bytes of the allocator, not corrected by any probe.
+        phase: when that is.
+        split: bytes by component at that moment; they add up to ``peak_bytes``.
+        offloaded_bytes: most bytes kept in host memory instead of on the device.
+    """
+
+    peak_bytes: int = Field(ge=0)
+    phase: StepPhase
+    split: dict[Component, int]
+    offloaded_bytes: int = Field(default=0, ge=0)
 
 
 class TracedStep(Frozen):

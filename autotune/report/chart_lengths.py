@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from autotune.core.result import Result
+from autotune.core.result import Result, TrialRecord
 from autotune.report import palette
 from autotune.report.figure import Chart, base_layout, checked, line, note
 
@@ -41,15 +41,17 @@ def lengths(result: Result) -> Chart | None:
         (result.reference_trial, "reference", palette.MUTED),
         (result.best_trial, "chosen", palette.BEST),
     ):
-        cut = trial.options.get("max_length") if trial else None
-        if isinstance(cut, int):
-            marks[cut] = (name, colour)
-            said.append(f"{name} max_length {cut}")
+        cut = _cut(trial)
+        if cut is not None:
+            length, words = cut
+            marks[length] = (f"{name} {words}", colour)
+            said.append(f"{name} {words}")
+    layout["margin"] = {**layout["margin"], "t": 16 + 20 * len(marks)}
     layout["shapes"] = [line(cut, colour) for cut, (_, colour) in marks.items()]
     far = max([edges[-1], *marks])
     layout["annotations"] = [
-        note(cut, f"{name} max_length {cut}", colour, level, far)
-        for level, (cut, (name, colour)) in enumerate(marks.items())
+        note(cut, words, colour, level, far)
+        for level, (cut, (words, colour)) in enumerate(marks.items())
     ]
     layout["xaxis"]["range"] = [0, far * 1.03]
     return Chart(
@@ -61,3 +63,13 @@ def lengths(result: Result) -> Chart | None:
         + "; ".join(said),
         checked(data, layout),
     )
+
+
+def _cut(trial: TrialRecord | None) -> tuple[int, str] | None:
+    """Return where a trial cuts its rows, in tokens and in words; None where it does not."""
+    if trial is None:
+        return None
+    if trial.pretruncate_tokens is not None:
+        return trial.pretruncate_tokens, f"rows cut at {trial.pretruncate_tokens}"
+    length = trial.options.get("max_length")
+    return (length, f"max_length {length}") if isinstance(length, int) else None

@@ -19,6 +19,7 @@ from autotune.report.figure import (
     is_near,
     memory_unit,
     peak_bytes,
+    time_unit,
 )
 from autotune.report.summary import knob_text, reference_name
 
@@ -39,8 +40,8 @@ def pareto(result: Result) -> Chart | None:
     misfits = [t for t in result.trials if t.report.ending.outcome.is_memory]
     near = bool(misfits) or is_near(result.budget.total_bytes, highest)
     unit, memory_name = memory_unit(max(highest, result.budget.total_bytes if near else 0))
-    time_unit, time_name = _time_unit(max(_score(t) for t in fitting))
-    top = max(_score(t) for t in fitting) * 1.1 / time_unit
+    time_scale, time_name = time_unit(max(_score(t) for t in fitting))
+    top = max(_score(t) for t in fitting) * 1.1 / time_scale
 
     def points(trials: list[TrialRecord], name: str, **marker: Any) -> dict[str, Any]:
         return {
@@ -48,7 +49,7 @@ def pareto(result: Result) -> Chart | None:
             "mode": "markers",
             "name": name,
             "x": [(peak_bytes(t) or 0) / unit for t in trials],
-            "y": [_score(t) / time_unit for t in trials],
+            "y": [_score(t) / time_scale for t in trials],
             "hovertext": [_hover(t, result) for t in trials],
             "hovertemplate": "%{hovertext}<extra></extra>",
             "marker": marker,
@@ -62,7 +63,7 @@ def pareto(result: Result) -> Chart | None:
             "mode": "lines",
             "name": "best for its memory",
             "x": [(peak_bytes(t) or 0) / unit for t in front],
-            "y": [_score(t) / time_unit for t in front],
+            "y": [_score(t) / time_scale for t in front],
             "hoverinfo": "skip",
             "line": {"color": palette.FRONT, "width": 2, "dash": "dot"},
         },
@@ -138,9 +139,3 @@ def _front(trials: list[TrialRecord]) -> list[TrialRecord]:
 
 def _score(trial: TrialRecord) -> float:
     return trial.estimate.score_seconds if trial.estimate else 0.0
-
-
-def _time_unit(longest: float) -> tuple[float, str]:
-    if longest >= 2 * 3600:
-        return 3600.0, "hours"
-    return (60.0, "minutes") if longest >= 120 else (1.0, "seconds")

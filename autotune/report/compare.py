@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from autotune.core.outcome import Outcome
+from autotune.core.profile import DatasetProfile
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes
 from autotune.report.clocks import clocks, state_of
@@ -173,7 +174,7 @@ def _differences(
         "kind of device": (baseline.device.kind, current.device.kind),
         "cores": (baseline.device.cores, current.device.cores),
         "trainer": (baseline.job.trainer.value, current.job.trainer.value),
-        "rows": (baseline.profile.fingerprint, current.profile.fingerprint),
+        "rows": (_rows(baseline.profile), _rows(current.profile)),
         "vocabulary": (baseline.profile.vocabulary, current.profile.vocabulary),
         "Python": (baseline.environment.python, current.environment.python),
     }
@@ -185,6 +186,10 @@ def _differences(
     for name, (one, two) in pairs.items():
         if one != two:
             yield f"{name}: {_shown(one)} in the baseline, {_shown(two)} now", True
+    if pairs["rows"][0] == pairs["rows"][1]:
+        prints = (baseline.profile.fingerprint, current.profile.fingerprint)
+        if prints[0] != prints[1]:  # of what they were prepared from, not of what they are
+            yield "rows: from another place or other text, with the same lengths", False
     for name, was, value in (*_options(baseline, current), *_variables(baseline, current)):
         yield f"{name}: {_shown(was)} in the baseline, {_shown(value)} now", False
     for whose, trial in (("the baseline", before), ("the current result", now)):
@@ -194,6 +199,15 @@ def _differences(
     if before is not None and now is not None:
         for name, (was, value) in before.candidate.differences(now.candidate).items():
             yield f"{name}: {was} in the baseline, {value} now", False
+
+
+def _rows(profile: DatasetProfile) -> str:
+    """What memory and time depend on: how many rows, how long, how much of them is trained on."""
+    lengths = ", ".join(f"{float(q):.0%} {n:,}" for q, n in profile.quantiles.items())
+    return (
+        f"{profile.rows_used:,} rows of {profile.tokens:,} tokens, {profile.label_tokens:,} "
+        f"trained on, lengths {lengths}"
+    )
 
 
 def _options(baseline: Result, current: Result) -> Iterator[tuple[str, Any, Any]]:

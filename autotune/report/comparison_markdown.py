@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.core.units import show_bytes, show_duration
 from autotune.report.compare import Comparison, Row
-from autotune.report.markdown import code, table, text
+from autotune.report.markdown import code, fitted, table, text
 from autotune.report.privacy import clean_text
 from autotune.report.summary import ABSENT
 
@@ -27,7 +27,7 @@ def render_comparison(comparison: Comparison) -> str:
     if comparison.rows:
         parts.append(table(HEAD, [_markdown_cells(row) for row in comparison.rows]))
     parts.append(_list("Also different", comparison.differences))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return fitted([part for part in parts if part])
 
 
 def verdict(comparison: Comparison) -> str:

@@ -16,6 +16,19 @@ from autotune.report import palette
 
 
 @dataclass(frozen=True)
+class Key:
+    """A table under a chart that is its legend and holds its numbers.
+
+    Args:
+        heads: titles of the columns of numbers.
+        rows: colour (a name of `palette.NAMES`), what it stands for, and a text per column.
+    """
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True)
 class Chart:
     """One chart.
 
@@ -25,6 +38,7 @@ class Chart:
         caption: what it shows and how to read it, one or two sentences.
         label: what it says, for those who cannot see it.
         figure: plotly's JSON: ``data`` and ``layout``.
+        key: the table that is its legend; None where plotly draws one.
     """
 
     name: str
@@ -32,6 +46,7 @@ class Chart:
     caption: str
     label: str
     figure: dict[str, Any]
+    key: Key | None = None
 
 
 def peak_bytes(trial: TrialRecord) -> int | None:
@@ -43,6 +58,13 @@ def peak_bytes(trial: TrialRecord) -> int | None:
 def memory_unit(largest: int) -> tuple[float, str]:
     """Return bytes per unit and the unit's name, fit for a largest value in bytes."""
     return (2.0**30, "GiB") if largest >= 2**30 else (2.0**20, "MiB")
+
+
+def time_unit(longest: float) -> tuple[float, str]:
+    """Return seconds per unit and the unit's name, fit for a longest time in seconds."""
+    if longest >= 2 * 3600:
+        return 3600.0, "hours"
+    return (60.0, "minutes") if longest >= 120 else (1.0, "seconds")
 
 
 def base_layout(x_title: str, y_title: str) -> dict[str, Any]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from autotune.core.candidate import Candidate
 from autotune.core.prediction import Fit, Forecast, Prediction
-from autotune.core.units import show_bytes
 from autotune.report import palette
+from autotune.report.chart_split import stacked_bars
 from autotune.report.figure import (
     Chart,
     base_layout,
@@ -16,24 +15,20 @@ from autotune.report.figure import (
     checked,
     is_near,
     memory_unit,
+    time_unit,
 )
-from autotune.report.forecast_words import COMPONENTS, counts, peak_words, time_words
+from autotune.report.forecast_words import (
+    FIT_WORDS,
+    counts,
+    differences,
+    parts,
+    peak_words,
+    time_words,
+)
 
 #: What is drawn far beyond the budget squeezes everything else together.
 _FAR = 2.5
-_NAMES = {Fit.FITS: "fits", Fit.UNSURE: "may fit", Fit.HOPELESS: "does not fit"}
 _COLOURS = {Fit.FITS: palette.TRIAL, Fit.UNSURE: palette.BUDGET, Fit.HOPELESS: palette.MISFIT}
-#: Colours of components, from what is always there to what comes and goes.
-_STACK = {
-    "weights": palette.BEST,
-    "reference": palette.REFERENCE,
-    "gradients": palette.FRONT,
-    "optimizer": palette.TRIAL,
-    "activations": palette.GOOD,
-    "logits": palette.BUDGET,
-    "inputs": palette.MUTED,
-    "temporaries": palette.MISFIT,
-}
 
 
 def forecast_charts(forecast: Forecast) -> list[Chart]:
@@ -43,12 +38,6 @@ def forecast_charts(forecast: Forecast) -> list[Chart]:
     return [_pareto(forecast), _split(forecast)]
 
 
-def candidate_text(candidate: Candidate) -> str:
-    """Return the knobs of a candidate that are not off, in words."""
-    shown = {k: v for k, v in candidate.knobs.items() if v not in (None, False, "none")}
-    return ", ".join(f"{name} {value}" for name, value in shown.items())
-
-
 def _pareto(forecast: Forecast) -> Chart:
     budget = forecast.budget
     near = [p for p in forecast.predictions if p.peak_bytes <= _FAR * budget.total_bytes]
@@ -56,7 +45,7 @@ def _pareto(forecast: Forecast) -> Chart:
     highest = max(p.peak_bytes for p in shown)
     marked = is_near(budget.total_bytes, highest)
     unit, memory_name = memory_unit(max(highest, budget.total_bytes if marked else 0))
-    time_unit, time_name = _time_unit(max(p.score_seconds for p in shown))
+    time_scale, time_name = time_unit(max(p.score_seconds for p in shown))
     front = [p for p in forecast.front if p in shown]
     data: list[dict[str, Any]] = [
         {
@@ -64,18 +53,42 @@ def _pareto(forecast: Forecast) -> Chart:
             "mode": "lines",
             "name": "best for its memory",
             "x": [p.peak_bytes / unit for p in front],
-            "y": [p.score_seconds / time_unit for p in front],
+            "y": [p.score_seconds / time_scale for p in front],
             "hoverinfo": "skip",
             "line": {"color": palette.FRONT, "width": 2, "dash": "dot"},
         }
     ]
-    special = {forecast.own: "diamond"}
-    if forecast.fastest is not None:
-        special[forecast.fastest.candidate.key] = "star"
-    for fit in Fit:
-        group = [p for p in shown if p.fit(budget) is fit]
+
+    def points(group: list[Prediction], name: str, colour: str, **marker: Any) -> None:
         if group:
-            data.append(_points(group, fit, unit, time_unit, special))
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": name,
+                    "x": [p.peak_bytes / unit for p in group],
+                    "y": [p.score_seconds / time_scale for p in group],
+                    "hovertext": [_hover(p, forecast) for p in group],
+                    "hovertemplate": "%{hovertext}<extra></extra>",
+                    "marker": {
+                        "color": colour,
+                        "line": {"width": 1, "color": palette.SURFACE},
+                        **marker,
+                    },
+                }
+            )
+
+    own, best = forecast.own_prediction, forecast.fastest
+    for fit in Fit:
+        group = [p for p in shown if p.fit(budget) is fit and p not in (own, best)]
+        points(group, FIT_WORDS[fit], _COLOURS[fit], size=9)
+    for one, name, colour, symbol, size in (
+        (own, "your config", palette.REFERENCE, "diamond", 15),
+        (best, "fastest", palette.BEST, "star", 20),
+    ):
+        if one in shown:
+            points([one], name, colour, symbol=symbol, size=size)
+            data[-1]["error_x"] = _band(one, unit, colour)
     layout = base_layout(f"predicted peak memory ({memory_name})", f"one pass ({time_name})")
     layout["yaxis"]["rangemode"] = "tozero"
     layout |= budget_marks(budget, unit) if marked else {}
@@ -83,46 +96,29 @@ def _pareto(forecast: Forecast) -> Chart:
     return Chart(
         "pareto",
         "Time against memory",
-        "Further down is faster, further left needs less memory; bars are the 90 % band of the "
-        "peak. The star is the fastest that fits, the diamond your own config."
+        "Further down is faster, further left needs less memory. The bar through the fastest and "
+        "through your own config is the 90 % band of the peak; the others' is in their hover."
         + (f" {left_out} far beyond the budget are not drawn." if left_out else ""),
         f"{counts(forecast)}; predicted time for one pass against predicted peak memory",
         checked(data, layout),
     )
 
 
-def _points(
-    group: list[Prediction], fit: Fit, unit: float, time_unit: float, special: dict[str, str]
-) -> dict[str, Any]:
-    marks = [special.get(p.candidate.key, "circle") for p in group]
+def _band(one: Prediction, unit: float, colour: str) -> dict[str, Any]:
+    """Return the 90 % band of a peak as a bar through its point."""
     return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": _NAMES[fit],
-        "x": [p.peak_bytes / unit for p in group],
-        "y": [p.score_seconds / time_unit for p in group],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [(p.high_bytes - p.peak_bytes) / unit for p in group],
-            "arrayminus": [(p.peak_bytes - p.low_bytes) / unit for p in group],
-            "thickness": 1,
-            "width": 0,
-            "color": _COLOURS[fit],
-        },
-        "hovertext": [_hover(p) for p in group],
-        "hovertemplate": "%{hovertext}<extra></extra>",
-        "marker": {
-            "color": _COLOURS[fit],
-            "symbol": marks,
-            "size": [18 if mark != "circle" else 9 for mark in marks],
-            "line": {"width": 1, "color": palette.SURFACE},
-        },
+        "type": "data",
+        "symmetric": False,
+        "array": [(one.high_bytes - one.peak_bytes) / unit],
+        "arrayminus": [(one.peak_bytes - one.low_bytes) / unit],
+        "thickness": 1.5,
+        "width": 4,
+        "color": colour,
     }
 
 
-def _hover(one: Prediction) -> str:
-    lines = [escape(part) for part in candidate_text(one.candidate).split(", ")]
+def _hover(one: Prediction, forecast: Forecast) -> str:
+    lines = [escape(part) for part in differences(one.candidate, forecast).split(", ")]
     lines += [f"peak {peak_words(one)}", f"pass {time_words(one)}"]
     return "<br>".join([*lines, f"{one.useful_tokens_per_s:,.0f} useful tokens/s"])
 
@@ -137,37 +133,8 @@ def _split(forecast: Forecast) -> Chart:
     ):
         if one is not None and one not in named.values():
             named[name] = one
-    unit, unit_name = memory_unit(max(p.traced_bytes for p in named.values()))
-    data = []
-    for component, (words, _) in COMPONENTS.items():
-        sizes = [p.split.get(component, 0) for p in named.values()]
-        if not any(sizes):
-            continue
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": words,
-                "y": list(named)[::-1],
-                "x": [size / unit for size in sizes][::-1],
-                "hovertext": [f"{words} {show_bytes(size)}" for size in sizes][::-1],
-                "hovertemplate": "%{hovertext}<extra></extra>",
-                "marker": {"color": _STACK[component]},
-            }
-        )
-    layout = base_layout(f"at the peak ({unit_name})", "")
-    layout["barmode"] = "stack"
-    return Chart(
-        "split",
-        "What the peak is made of",
-        "Tensors alive at the traced peak; a process needs its context and the allocator's gaps "
-        "beside them.",
-        "; ".join(f"{name}: {show_bytes(p.traced_bytes)}" for name, p in named.items()),
-        checked(data, layout),
+    return stacked_bars(
+        {name: parts(one) for name, one in named.items()},
+        "Tensors alive at the traced peak, and beside them what a process needs for its context "
+        "and for the allocator's gaps.",
     )
-
-
-def _time_unit(longest: float) -> tuple[float, str]:
-    if longest >= 2 * 3600:
-        return 3600.0, "hours"
-    return (60.0, "minutes") if longest >= 120 else (1.0, "seconds")

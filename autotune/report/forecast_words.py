@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+from autotune.core.candidate import Candidate
 from autotune.core.prediction import Fit, Forecast, Prediction
-from autotune.core.traced_step import Component
 from autotune.core.units import show_bytes, show_duration
+from autotune.report import levers
+from autotune.report.anatomy import OFFLOADED, Part, parts_of
+from autotune.report.summary import value_text
 
-#: What every component is called, and what makes it smaller.
-COMPONENTS: dict[Component, tuple[str, str]] = {
-    "weights": ("weights", "load them in bfloat16 or 4-bit, or take a smaller model"),
-    "reference": ("the reference model", "train an adapter (LoRA), which needs no second model"),
-    "gradients": ("gradients", "train an adapter (LoRA), or take a smaller model"),
-    "optimizer": ("optimizer states", "an 8-bit optimizer, or train an adapter (LoRA)"),
-    "activations": ("activations", "checkpoint them, halve the micro-batch, or cut rows shorter"),
-    "logits": ("logits and loss", "halve the micro-batch, or compute the loss in chunks"),
-    "inputs": ("inputs", "halve the micro-batch, or cut rows shorter"),
-    "temporaries": ("temporaries", "halve the micro-batch, or cut rows shorter"),
-}
+#: How a candidate fits, in words.
+FIT_WORDS = {Fit.FITS: "fits", Fit.UNSURE: "may fit", Fit.HOPELESS: "does not fit"}
 
-#: What no component of the step can change.
-BESIDE = "context, allocator"
+
+def differences(candidate: Candidate, forecast: Forecast) -> str:
+    """Return what distinguishes a candidate from the user's own config, in words.
+
+    All of its knobs that are not off, where the own config was not traced.
+    """
+    own = forecast.own_prediction
+    if candidate.key == forecast.own:
+        return "your own config"
+    if own is None:
+        shown = {k: v for k, v in candidate.knobs.items() if v not in (None, False, "none")}
+    else:
+        shown = {k: mine for k, (mine, _) in candidate.differences(own.candidate).items()}
+    return ", ".join(f"{name} {value_text(value)}" for name, value in shown.items())
+
+
+def parts(prediction: Prediction) -> list[Part]:
+    """Return what makes up a predicted peak, in the order it is drawn."""
+    return parts_of(prediction.split, prediction.peak_bytes, prediction.offloaded_bytes)
 
 
 def shares(prediction: Prediction) -> list[tuple[str, int, float]]:
@@ -28,17 +39,11 @@ def shares(prediction: Prediction) -> list[tuple[str, int, float]]:
     What the process is charged with beside the step's tensors (the device's context, rounding and
     holes of the allocator) is one of them.
     """
-    traced = sum(prediction.split.values())
-    total = max(1, traced, prediction.peak_bytes)
-    found = [(COMPONENTS[c][0], size) for c, size in prediction.split.items() if size]
-    if total > traced:
-        found.append((BESIDE, total - traced))
-    return sorted(((words, size, size / total) for words, size in found), key=lambda r: -r[1])
-
-
-def dominating(prediction: Prediction) -> Component:
-    """Return the component that holds most at the peak."""
-    return max(prediction.split, key=lambda c: prediction.split[c])
+    total = max(1, sum(prediction.split.values()), prediction.peak_bytes)
+    found = [p for p in parts(prediction) if p.name != OFFLOADED]
+    return sorted(
+        ((p.name, p.size_bytes, p.size_bytes / total) for p in found), key=lambda row: -row[1]
+    )
 
 
 def peak_words(prediction: Prediction) -> str:
@@ -72,6 +77,4 @@ def counts(forecast: Forecast) -> str:
 
 def dominance(prediction: Prediction) -> str:
     """Return one sentence on what takes most of the peak, and what makes that smaller."""
-    name, advice = COMPONENTS[dominating(prediction)]
-    share = next(part for words, _, part in shares(prediction) if words == name)
-    return f"{name[0].upper()}{name[1:]} take {share:.0%} of the peak: {advice}."
+    return levers.dominance(prediction.split, prediction.peak_bytes, prediction.candidate)

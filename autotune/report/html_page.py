@@ -12,4 +12,4 @@ from autotune.report.privacy import public
 def render(result: Result) -> str:
     """Write the page."""
     shown = public(result)
-    return render_page("page.html.j2", "page.js", charts(shown), page_values(shown))
+    return render_page("page.html.j2", charts(shown), page_values(shown), table=True)

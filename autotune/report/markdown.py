@@ -20,6 +20,8 @@ from autotune.report.trial_rows import trial_rows
 #: GitHub refuses comments above 65,536 characters; step summaries may be longer.
 MAX_CHARACTERS = 60_000
 _MAX_TRIALS = 40
+#: Longest cell of the tables of probes and of what was not tried.
+_MAX_CELL = 300
 #: Signs that start something wherever they stand; an underscore only at the edge of a word.
 _MARKUP = re.compile(r"[\\`*\[\]|~$#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[-+>]")
 
@@ -32,10 +34,25 @@ def render(result: Result) -> str:
         parts.append(f"> **{summary.CPU_REMARK}**")
     parts += [_bullets(summary.sentences(shown)), _facts(shown), _settings(shown)]
     parts += [_nearest(shown), _bullets(summary.notices(shown)), _trials(shown), _skipped(shown)]
-    document = "\n\n".join(part for part in parts if part) + "\n"
-    if len(document) <= MAX_CHARACTERS:
-        return document
-    return document[: MAX_CHARACTERS - 40].rsplit("\n", 1)[0] + "\n\n(cut here: too long)\n"
+    return fitted([part for part in parts if part])
+
+
+def fitted(parts: Sequence[str]) -> str:
+    """Join parts to a document that a comment can hold; a part is left out whole, the last first.
+
+    Args:
+        parts: Markdown blocks, most important first; the first is cut when it alone is too long.
+    """
+    kept = list(parts)
+    while True:
+        left_out = len(parts) - len(kept)
+        more = [f"({left_out} more parts did not fit here.)"] if left_out else []
+        document = "\n\n".join([*kept, *more]) + "\n"
+        if len(document) <= MAX_CHARACTERS:
+            return document
+        if len(kept) == 1:
+            return document[: MAX_CHARACTERS - 1].rsplit("\n", 1)[0] + "\n"
+        kept.pop()
 
 
 def text(value: object) -> str:
@@ -117,8 +134,8 @@ def _trials(result: Result) -> str:
             (
                 str(trial.number),
                 _outcome(row),
-                text(summary.knob_text(trial, result)),
-                text(trial.report.ending.reason),
+                text(_short(summary.knob_text(trial, result))),
+                text(_short(trial.report.ending.reason)),
                 show_bytes(peak) if peak is not None else "",
                 show_duration(seconds) if seconds is not None else "",
                 f"{rate:,.0f}" if rate is not None else "",
@@ -137,12 +154,21 @@ def _outcome(row: dict[str, Any]) -> str:
 
 
 def _skipped(result: Result) -> str:
-    rows = [(text(s.what), text(s.reason), str(s.count)) for s in result.skipped]
+    rows = [
+        (text(_short(s.what)), text(_short(s.reason)), str(s.count))
+        for s in result.skipped[:_MAX_TRIALS]
+    ]
     if not rows:
         return ""
     total = sum(s.count for s in result.skipped)
+    more = len(result.skipped) - len(rows)
+    note = f"\n\nand {more} more reasons" if more > 0 else ""
     body = table(("not tried", "why", "candidates"), rows, right=1)
-    return _folded(f"{total} candidates were not tried", body)
+    return _folded(f"{total} candidates were not tried", body + note)
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= _MAX_CELL else f"{words[: _MAX_CELL - 1]}…"
 
 
 def _folded(title: str, body: str) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
+from pathlib import PurePath
 from typing import Any
 
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report import summary
+from autotune.report.anatomy import traced_peak
+from autotune.report.chart_predicted import absent
 from autotune.report.clocks import clocks
+from autotune.report.privacy import HIDDEN
 from autotune.report.trial_rows import KNOB, trial_rows
 
 
@@ -22,7 +28,8 @@ def page_values(result: Result) -> dict[str, Any]:
     return {
         "result": result,
         "searched": summary.searched(result),
-        "title": f"autotune: {result.job.model}",
+        "title": f"autotune: {short_name(result.job.model)}",
+        "where": (short_name(result.job.model), short_name(result.job.dataset.path)),
         "headline": summary.headline(result),
         "under": _under(result),
         "best": best,
@@ -31,6 +38,7 @@ def page_values(result: Result) -> dict[str, Any]:
         "sentences": [*summary.sentences(result), *summary.notices(result)],
         "facts": [f for f in summary.facts(result) if f.label != "Peak memory"],
         "bar": _bar(result),
+        "absent": absent(result),
         "settings": summary.settings(result),
         "reference_name": summary.reference_name(result),
         "nearest": _nearest(result),
@@ -56,20 +64,34 @@ def _under(result: Result) -> list[str]:
     return [*parts, f"budget {show_bytes(result.budget.total_bytes)}"]
 
 
+def short_name(name: str) -> str:
+    """Return the last part of an absolute path, anything else as it is."""
+    return PurePath(name).name if PurePath(name).is_absolute() else name
+
+
 def again_command(result: Result) -> str:
     """Return the command line that asks for the same again."""
-    job, budget = result.job, result.budget
+    job, budget, source = result.job, result.budget, result.job.dataset
     verb = "run" if summary.searched(result) else "probe"
-    words = ["autotune", verb, "--model", job.model, "--dataset", job.dataset.path]
+    words = ["autotune", verb, "--model", job.model, "--dataset", source.path]
+    if source.config is not None:
+        words += ["--dataset-config", source.config]
+    if source.train_split != "train":
+        words += ["--dataset-train-split", source.train_split]
     words += ["--trainer", job.trainer.value]
     if job.config_text:
         words += ["--config", "YOUR.yaml"]
+    for name, value in _set_apart(result).items():
+        words += ["--set", f"{name}={value}"]
+    words += ["--device", result.device.label]
     if budget.explicit:
         words += ["--memory", f"{budget.total_bytes / 2**20:.0f}MiB"]
     words += ["--headroom", f"{budget.headroom_ratio * 100:g}%"]
     if verb == "probe":
         return shlex.join([*words, "--weights", job.weights, "--seed", str(job.seed)])
-    words += ["--objective", job.objective]
+    words += ["--space", str(result.space.get("name"))]
+    tried = sum(t.role in ("baseline", "search") for t in result.trials)
+    words += ["--trials", str(max(1, tried)), "--objective", job.objective]
     words += ["--min-retention", f"{job.min_retention_ratio * 100:g}%"]
     if job.effective_batch_sequences is not None:
         words += ["--effective-batch", str(job.effective_batch_sequences)]
@@ -77,6 +99,31 @@ def again_command(result: Result) -> str:
         words += ["--allow", ",".join(sorted(job.allow))]
     words += ["--weights", job.weights, "--seed", str(job.seed)]
     return shlex.join(words)
+
+
+def _set_apart(result: Result) -> dict[str, str]:
+    """Options that do not stand in the user's file as they are, secrets left out."""
+    text = result.job.config_text or ""
+    found = {}
+    for name, value in result.job.options.items():
+        line = re.search(rf"^{re.escape(name)}\s*:[ \t]*([^#\n]*)", text, re.MULTILINE)
+        if line is not None and _reads_as(line[1].strip(" '\""), value):
+            continue
+        if HIDDEN not in str(value):
+            found[name] = value if isinstance(value, str) else json.dumps(value)
+    return found
+
+
+def _reads_as(text: str, value: Any) -> bool:
+    """Whether a line of YAML may hold a value; of lists and mappings only that they are there."""
+    if isinstance(value, bool):
+        return text.lower() in (("true", "yes", "on") if value else ("false", "no", "off"))
+    if isinstance(value, int | float):
+        try:
+            return float(text) == value
+        except ValueError:
+            return False
+    return isinstance(value, dict | list) or text == ("null" if value is None else value)
 
 
 def _bar(result: Result) -> dict[str, Any] | None:
@@ -109,9 +156,15 @@ def _nearest(result: Result) -> dict[str, str] | None:
     trial = summary.nearest_miss(result)
     if result.best is not None or trial is None or trial.report.needed_bytes is None:
         return None
+    needed, usable = trial.report.needed_bytes, result.budget.usable_bytes
+    # A cap only shows that it was not enough.
+    needs = f"at least {show_bytes(needed)}" if needed > usable else "more than that"
+    traced = traced_peak(result, trial)
     return {
         "what": summary.knob_text(trial, result),
-        "needs": show_bytes(trial.report.needed_bytes),
+        "usable": show_bytes(usable),
+        "needs": needs,
+        "traced": show_bytes(traced.peak_bytes) if traced is not None else "",
         "reason": trial.report.ending.reason,
     }
 
@@ -136,7 +189,7 @@ def _trials(result: Result) -> list[dict[str, Any]]:
                 "changes": trial.changes,
                 "peak": show_bytes(peak) if peak is not None else "",
                 "peak_key": peak if peak is not None else needed,
-                "needed": f"needs {show_bytes(needed)}" if needed is not None else "",
+                "needed": f"at least {show_bytes(needed)}" if needed is not None else "",
                 "seconds": show_duration(seconds) if seconds is not None else "",
                 "seconds_key": seconds,
                 "rate": f"{rate:,.0f}" if rate is not None else "",

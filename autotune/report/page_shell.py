@@ -21,14 +21,16 @@ TEMPLATES = Path(__file__).parent / "templates"
 PLOTLY = "plotly-basic-4.1.1.min.js"
 
 
-def render_page(template: str, script: str, charts: list[Chart], values: Mapping[str, Any]) -> str:
+def render_page(
+    template: str, charts: list[Chart], values: Mapping[str, Any], *, table: bool = False
+) -> str:
     """Write a page.
 
     Args:
         template: its template's file name.
-        script: the file name of its own script, which draws the charts.
         charts: in the order they are shown; plotly is left out of a page without any.
         values: what the template shows besides.
+        table: whether it holds a table (``table.html.j2``) to be sorted and filtered.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
@@ -40,7 +42,8 @@ def render_page(template: str, script: str, charts: list[Chart], values: Mapping
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    scripts = [_read(PLOTLY), _read(script)] if charts else [_read(script)]
+    names = [*((PLOTLY, "charts.js") if charts else ()), *(("table.js",) if table else ())]
+    scripts = [_read(name) for name in names]
     shared = {
         "charts": charts,
         "chart_data": Markup(_json({chart.name: chart.figure for chart in charts})),

@@ -20,6 +20,20 @@ HEADROOM = "#fbe9d0"
 BUDGET = "#a15c00"
 GOOD = "#0b6b43"
 
+#: Parts of a peak; neighbours in a bar differ in hue and in lightness.
+PARTS = {
+    "weights": "#1b4f9c",
+    "reference": "#8a6fc9",
+    "gradients": "#0f8a8c",
+    "optimizer": "#e2a32b",
+    "activations": "#2f7d4a",
+    "logits": "#d0603a",
+    "inputs": "#94a3b5",
+    "temporaries": "#c67fa8",
+    "rest": "#c3cbd5",
+    "host": "#d9c9a8",
+}
+
 #: Light colour to dark colour.
 DARK = {
     BACKGROUND: "#0d1218",
@@ -35,6 +49,16 @@ DARK = {
     HEADROOM: "#3a2c16",
     BUDGET: "#f0b35a",
     GOOD: "#5fd39a",
+    PARTS["weights"]: "#5b95ee",
+    PARTS["reference"]: "#b49df0",
+    PARTS["gradients"]: "#37b6b8",
+    PARTS["optimizer"]: "#f0bd58",
+    PARTS["activations"]: "#57b37a",
+    PARTS["logits"]: "#f08a63",
+    PARTS["inputs"]: "#8291a3",
+    PARTS["temporaries"]: "#d99bc0",
+    PARTS["rest"]: "#4c5968",
+    PARTS["host"]: "#6d6247",
 }
 
 #: Name of every colour as a CSS variable.
@@ -52,6 +76,7 @@ NAMES = {
     "headroom": HEADROOM,
     "budget": BUDGET,
     "good": GOOD,
+    **{f"part-{name}": colour for name, colour in PARTS.items()},
 }
 
 

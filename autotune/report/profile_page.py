@@ -14,7 +14,7 @@ from autotune.report.profile_charts import profile_charts
 def render(report: LengthReport) -> str:
     """Write the page, without secrets and home folders."""
     shown = LengthReport.model_validate(clean(report.model_dump(mode="json")))
-    return render_page("lengths.html.j2", "lengths.js", profile_charts(shown), _values(shown))
+    return render_page("lengths.html.j2", profile_charts(shown), _values(shown))
 
 
 def _values(report: LengthReport) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.report.anatomy import precompute_words, traced_peak, weights_words
+from autotune.report.levers import dominance
 
 #: Said of every result that was not measured on the kind of device people train on.
 CPU_REMARK = "Measured on a CPU: not a recommendation for a GPU."
@@ -101,6 +103,8 @@ def sentences(result: Result) -> list[str]:
     because = result.chosen_because.strip().rstrip(".")
     if because:
         found.append(f"Chosen because {because}." if result.best else f"{because.capitalize()}.")
+    if result.best is None and (dominated := what_dominates(result)):
+        found.append(dominated)
     speed = result.speedup
     if speed is not None and "interval" not in because and result.best != result.reference:
         found.append(
@@ -111,8 +115,13 @@ def sentences(result: Result) -> list[str]:
         if shown:
             found.append(f"{shown[0].upper()}{shown[1:].rstrip('.')}.")
     best = result.best_trial
+    if best is not None:
+        said = (weights_words(best), precompute_words(best))
+        found += [f"{words}." for words in said if words]
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")
+    if processes := several_processes(result):
+        found.append(processes)
     if not searched(result):
         cost = f"Measuring took {show_duration(result.search_seconds)}"
         return [*found, f"{cost} for {len(result.trials)} probes."]
@@ -127,15 +136,55 @@ def sentences(result: Result) -> list[str]:
     return found
 
 
+def several_processes(result: Result) -> str:
+    """Say what the numbers mean where the config asks for several processes; else empty."""
+    count = result.job.options.get("num_processes")
+    if not isinstance(count, int) or count < 2:
+        return ""
+    return (
+        f"Numbers are those of one process on one device. {count} processes need as much each, "
+        f"without the buffers they talk through, and see {count} times the sequences in an update."
+    )
+
+
 def notices(result: Result) -> list[str]:
     """Return the remarks for the reader, without the one that every report has on top."""
     return [notice for notice in result.notices if notice != CPU_REMARK]
 
 
 def nearest_miss(result: Result) -> TrialRecord | None:
-    """Return the trial that was nearest to fitting, None when none says what it needs."""
+    """Return the trial that was nearest to fitting, None when none says what it needs.
+
+    A cap hides how much more was needed, so most of these bounds are equal: the later trial is
+    then the nearer, since what is tried last needs least.
+    """
     known = [t for t in result.trials if t.report.needed_bytes is not None]
-    return min(known, key=lambda t: t.report.needed_bytes or 0) if known else None
+    return min(reversed(known), key=lambda t: t.report.needed_bytes or 0) if known else None
+
+
+def what_dominates(result: Result) -> str:
+    """Say what takes most of the nearest miss's peak and what would change that; may be empty."""
+    trial = nearest_miss(result)
+    traced = traced_peak(result, trial) if trial is not None else None
+    if trial is None or traced is None:
+        return ""
+    return dominance(traced.split, traced.peak_bytes, trial.candidate)
+
+
+def side_by_side(result: Result) -> list[tuple[str, TrialRecord]]:
+    """Return what is shown beside each other, with its short name.
+
+    The winner and the reference; where nothing fits, the user's own config and the nearest miss.
+    """
+    if result.best_trial is not None:
+        pair = {"chosen": result.best_trial, "reference": result.reference_trial}
+    else:
+        pair = {"your config": result.baseline_trial, "nearest": nearest_miss(result)}
+    found: list[tuple[str, TrialRecord]] = []
+    for name, trial in pair.items():
+        if trial is not None and trial.candidate.key not in [t.candidate.key for _, t in found]:
+            found.append((name, trial))
+    return found
 
 
 def facts(result: Result) -> list[Fact]:
@@ -198,15 +247,17 @@ def settings(result: Result) -> list[Setting]:
     asked = result.job.options
     before = {**asked, **(other.options if other else {})}
     found = [
-        Setting(name, _value(before.get(name, NOT_SET)), _value(value))
+        Setting(name, value_text(before.get(name, NOT_SET)), value_text(value))
         for name, value in best.options.items()
     ]
     if best.pretruncate_tokens is not None:
         cut = other.pretruncate_tokens if other else None
-        found.append(Setting(ROWS_CUT, _value(cut or NOT_SET), _value(best.pretruncate_tokens)))
+        found.append(
+            Setting(ROWS_CUT, value_text(cut or NOT_SET), value_text(best.pretruncate_tokens))
+        )
     env_before = {**result.job.env, **(other.env if other else {})}
     found += [
-        Setting(f"env.{name}", _value(env_before.get(name, NOT_SET)), _value(value))
+        Setting(f"env.{name}", value_text(env_before.get(name, NOT_SET)), value_text(value))
         for name, value in best.env.items()
     ]
     return sorted(found, key=lambda s: not s.changed)
@@ -226,7 +277,7 @@ def knob_text(trial: TrialRecord, result: Result) -> str:
         return "your own config"
     if base is not None:
         knobs = {n: mine for n, (mine, _) in trial.candidate.differences(base.candidate).items()}
-    return ", ".join(f"{name} {_value(value)}" for name, value in knobs.items())
+    return ", ".join(f"{name} {value_text(value)}" for name, value in knobs.items())
 
 
 def _fact(label: str, best: float, other: Any, show: Any, *, less: bool = False) -> Fact:
@@ -245,9 +296,10 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Write an option's value as YAML would read it, on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        return ", ".join(f"{k}: {_value(v)}" for k, v in value.items()) or "{}"
+        return ", ".join(f"{k}: {value_text(v)}" for k, v in value.items()) or "{}"
     return "null" if value is None else str(value)

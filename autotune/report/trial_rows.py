@@ -37,7 +37,7 @@ def _row(result: Result, trial: TrialRecord, knobs: list[str]) -> dict[str, Any]
         "note": trial.note or None,
     }
     row |= {f"{KNOB}{name}": trial.candidate.get(name) for name in knobs}
-    row |= _memory(trial) | _speed(trial)
+    row |= _memory(trial) | _weights(trial) | _speed(trial) | _predicted(trial)
     row["wall_seconds"] = trial.report.wall_seconds
     row["log_file"] = trial.report.log_file
     return row
@@ -55,6 +55,27 @@ def _memory(trial: TrialRecord) -> dict[str, Any]:
         "allocation_retries": peaks.allocation_retries if peaks else None,
         "needed_bytes": trial.report.needed_bytes,
         "cap_bytes": measurement.cap_bytes if measurement else None,
+    }
+
+
+def _weights(trial: TrialRecord) -> dict[str, Any]:
+    measurement = trial.report.measurement
+    counted = measurement.parameters if measurement else {}
+    once = measurement.precompute if measurement else None
+    return {
+        "weights_bytes": counted.get("bytes"),
+        "weights_dtype": counted.get("dtype"),
+        "reference_bytes": counted.get("reference_bytes"),
+        "reference_dtype": counted.get("reference_dtype") or None,
+        "precompute_peak_bytes": once.peaks.deciding_bytes if once else None,
+    }
+
+
+def _predicted(trial: TrialRecord) -> dict[str, Any]:
+    expected = trial.prediction
+    return {
+        "predicted_peak_bytes": expected.peak_bytes if expected else None,
+        "predicted_score_seconds": expected.score_seconds if expected else None,
     }
 
 

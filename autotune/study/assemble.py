@@ -13,6 +13,7 @@ from autotune.core.job import Budget, Job
 from autotune.core.memory import Peaks
 from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
+from autotune.core.traced_step import TracedPeak
 from autotune.core.units import show_alike, show_bytes
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
@@ -58,6 +59,7 @@ def assemble(
     predictions: Sequence[Prediction] = (),
     gated: Mapping[str, Prediction] = MappingProxyType({}),
     refused: Sequence[Skipped] = (),
+    traced: Mapping[str, TracedPeak] = MappingProxyType({}),
 ) -> Result:
     """Return the result of a run, finished or not.
 
@@ -70,6 +72,7 @@ def assemble(
         predictions: what is expected of candidates, fastest first.
         gated: what was not probed because of its prediction, by key.
         refused: what only running showed to be invalid; such candidates are no trials.
+        traced: what the compared peaks are made of, by key, where no prediction says it.
     """
     against = reference(trials)
     best, because = choice(trials, speedup, run.facts.job.objective)
@@ -99,6 +102,7 @@ def assemble(
         interrupted=interrupted,
         predictions=tuple(predictions),
         gated=tuple(gated),
+        traced=dict(traced),
     )
 
 

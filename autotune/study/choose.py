@@ -163,15 +163,16 @@ def choice(
         return best, f"it trains the longest sequences that fit ({length} tokens)"
     if speedup is None:
         return best, f"it has the shortest pass of the {len(order)} that fit (not yet confirmed)"
-    span = f"{speedup.value:.2f}x, 95 % interval {speedup.low:.2f} to {speedup.high:.2f}"
+    times = f"{speedup.value:.2f} times as fast"
+    interval = f"95 % interval {speedup.low:.2f} to {speedup.high:.2f}"
     if speedup.low <= 1.0:
         return against, (
-            f"the fastest candidate does not beat {name} by more than the noise ({span}), "
-            f"so {name} is kept"
+            f"the fastest candidate does not beat {name} by more than the noise ({times}, "
+            f"{interval}), so {name} is kept"
         )
     return best, (
-        f"it has the shortest pass of the {len(order)} that fit and is {span} as fast as {name}, "
-        f"measured in turns {speedup.pairs} times"
+        f"it has the shortest pass of the {len(order)} that fit: {times} as {name} ({interval}, "
+        f"measured in turns {speedup.pairs} times)"
     )
 
 

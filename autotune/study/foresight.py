@@ -16,10 +16,10 @@ import numpy as np
 from autotune.core.candidate import Candidate
 from autotune.core.environment import Device
 from autotune.core.measurement import Measurement, ProbeReport
-from autotune.core.memory import Peaks
+from autotune.core.memory import charged_bytes
 from autotune.core.prediction import NotTraced, Prediction
 from autotune.core.rates import Rates
-from autotune.core.traced_step import TracedStep
+from autotune.core.traced_step import TracedPeak, TracedStep
 from autotune.knobs.facts import Facts
 from autotune.predict.calibrate import PeakSeen, TimeSeen, correct_peak, correct_time
 from autotune.predict.devices.catalogue import CONTEXT_BYTES
@@ -35,6 +35,7 @@ from autotune.predict.forecast import (
     timed,
     wanted,
 )
+from autotune.predict.request import Target
 from autotune.predict.step_time import StepTimes
 from autotune.probe.protocol import InspectSpec, Reply, Trace, TraceSpec
 
@@ -85,7 +86,7 @@ def trace_candidates(
     Raises:
         ToolFailure: the measuring process failed.
     """
-    asked = wanted(candidates, facts, model_dir, "cpu" if facts.device.kind == "cpu" else "cuda")
+    asked = wanted(candidates, facts, model_dir, _target(facts.device))
     requests = {key_of(r): r for one in asked for r in (*one.timed, one.memory)}
     spec = TraceSpec(
         requests=tuple(r.model_dump(mode="json") for r in requests.values()), seconds=seconds
@@ -118,13 +119,42 @@ def rates_here(device: Device, torch_version: str, cache_dir: Path, tracing: Tra
     return rates
 
 
-def charged_bytes(peaks: Peaks, device: Device) -> int | None:
-    """Return the measured peak predictions speak of.
+def trace_peaks(
+    candidates: Sequence[Candidate],
+    facts: Facts,
+    model_dir: str,
+    tracing: Tracing,
+    *,
+    seconds: float,
+    tick: Tick,
+    tell: Tell,
+) -> dict[str, TracedPeak]:
+    """Return what the peaks of a few candidates are made of, by key; refused ones are left out.
 
-    On a GPU what the process is charged with. On the CPU what tensors held: a cap there counts
-    address space, and resident memory leaves out what was never touched.
+    Arguments are those of `trace_candidates`; only the step whose peak decides is traced.
+
+    Raises:
+        ToolFailure: the measuring process failed.
     """
-    return peaks.allocated_bytes if device.kind == "cpu" else peaks.deciding_bytes
+    asked = wanted(candidates, facts, model_dir, _target(facts.device))
+    spec = TraceSpec(
+        requests=tuple(one.memory.model_dump(mode="json") for one in asked), seconds=seconds
+    )
+    answers = tracing.trace(spec, deadline_s=seconds + _GRACE_S, tick=tick, tell=tell)
+    return {
+        one.candidate.key: TracedPeak(
+            peak_bytes=answer.step.peak_bytes,
+            phase=answer.step.phase,
+            split=answer.step.split,
+            offloaded_bytes=answer.step.offloaded_bytes,
+        )
+        for one, answer in zip(asked, answers, strict=True)
+        if answer.step is not None
+    }
+
+
+def _target(device: Device) -> Target:
+    return "cpu" if device.kind == "cpu" else "cuda"
 
 
 @dataclass

@@ -6,7 +6,7 @@ from autotune.core.errors import EnvironmentUnable, NothingFits
 from autotune.core.measurement import ProbeReport
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_ratio
-from autotune.report.forecast_words import dominance
+from autotune.report.summary import what_dominates
 from autotune.study.strategy import cheapest
 
 
@@ -30,15 +30,20 @@ def require_fit(result: Result) -> None:
     assert cheap is not None
     ending = nearest[cheap.key].report.ending
     batch, length = cheap.get("per_device_train_batch_size"), cheap.get("max_length")
-    predicted = min(result.predictions, key=lambda p: p.peak_bytes, default=None)
-    most = "" if predicted is None else f"{dominance(predicted)} "
+    most = what_dominates(result)
+    halved = (
+        ", or --set dtype=bfloat16 (weights, gradients and optimizer states halve)"
+        if cheap.get("dtype", "float32") == "float32"
+        and cheap.get("quantization", "none") == "none"
+        else ""
+    )
     raise NothingFits(
         f"nothing fits {show_bytes(limit)} ({show_bytes(result.budget.total_bytes)} less "
         f"{show_ratio(result.budget.headroom_ratio)} headroom): even batch {batch} at {length} "
         f"tokens needs more than {show_bytes(max(least, limit))}, and ended in phase "
         f"{ending.phase.value}.",
-        f"{most}Give it more --memory, a smaller max_length (--set max_length=...), a smaller "
-        "model, or --set dtype=bfloat16 (weights, gradients and optimizer states halve).",
+        f"{most} Give it more --memory, a smaller max_length (--set max_length=...), a smaller "
+        f"model{halved}.".strip(),
     )
 
 

@@ -34,8 +34,7 @@ from autotune.probe.launch import open_launcher
 from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
-from autotune.report.forecast_charts import candidate_text
-from autotune.report.forecast_words import dominance, peak_words
+from autotune.report.forecast_words import differences, dominance, peak_words
 from autotune.spaces.enumerate import enumerate_space
 from autotune.spaces.load import space_for
 from autotune.spaces.schema import Space
@@ -122,8 +121,8 @@ def require_fit(found: Forecast) -> None:
         change = " One change may make it fit: see the table."
     raise NothingFits(
         f"{what} {show_bytes(budget.usable_bytes)} ({show_bytes(budget.total_bytes)} less "
-        f"{show_ratio(budget.headroom_ratio)} headroom): {candidate_text(least.candidate)} needs "
-        f"{peak_words(least)}.",
+        f"{show_ratio(budget.headroom_ratio)} headroom): {differences(least.candidate, found)} "
+        f"needs {peak_words(least)}.",
         f"{dominance(least)}{change}{device}",
     )
 

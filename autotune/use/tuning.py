@@ -10,6 +10,7 @@ from pathlib import Path
 from autotune.core.candidate import Candidate
 from autotune.core.errors import Interrupted, ToolFailure
 from autotune.core.result import Result, TrialRecord
+from autotune.core.traced_step import TracedPeak
 from autotune.core.units import parse_bytes
 from autotune.intake.folder import discard_folder, drop_replaced, open_folder
 from autotune.intake.job import build_job, cache_dir
@@ -24,11 +25,12 @@ from autotune.knobs.versions import canonical_options
 from autotune.probe.launch import open_launcher
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
+from autotune.report.summary import side_by_side
 from autotune.spaces.enumerate import enumerate_space, require_own
 from autotune.spaces.load import space_for, space_hash
 from autotune.study.assemble import Run, assemble
 from autotune.study.budget import budget_of, budget_remark
-from autotune.study.foresight import Foresight, rates_here, trace_candidates
+from autotune.study.foresight import Foresight, rates_here, trace_candidates, trace_peaks
 from autotune.study.no_fit import require_fit
 from autotune.study.search import Search
 from autotune.study.single import Single, alone
@@ -47,6 +49,9 @@ from autotune.use.planned import (
 from autotune.use.preparation import STARTING, prepare
 from autotune.use.watcher import Watcher
 from autotune.use.written import write_run
+
+#: No trace of what a peak is made of is begun after so many seconds.
+_EXPLAINING_S = 20.0
 
 
 class Tuning:
@@ -71,6 +76,7 @@ class Tuning:
             self._job, self._origin = build_job(self._request)
         self._search: Search | Single | None = None
         self._described: Run | None = None
+        self._traced: dict[str, TracedPeak] = {}
 
     def plan(self) -> Plan:
         with self._runner() as runner:
@@ -82,7 +88,7 @@ class Tuning:
             with self._runner() as runner:
                 plan = self._plan(runner)
                 self._prepare_search(plan, runner)
-                return self._go()
+                return self._go(runner)
         except KeyboardInterrupt as error:
             raise self._interrupted() from error
         except ToolFailure:
@@ -195,7 +201,7 @@ class Tuning:
             return None
         return Foresight(plan.facts, rates, foreseen) if foreseen else None
 
-    def _go(self) -> Result:
+    def _go(self, runner: Runner) -> Result:
         assert self._search is not None
         try:
             self._search.run()
@@ -205,9 +211,34 @@ class Tuning:
                 if self._search.trials:
                     self._write(interrupted=True)
         result = self._write(interrupted=False)
+        self._traced = self._trace(result, runner)
+        if self._traced:
+            result = self._write(interrupted=False)
         if self._repeats is None:
             require_fit(result)
         return result
+
+    def _trace(self, result: Result, runner: Runner) -> dict[str, TracedPeak]:
+        """Find out what the compared peaks are made of, where no prediction says it already."""
+        assert self._search is not None
+        known = {p.candidate.key for p in result.predictions}
+        shown = {t.candidate.key: t.candidate for _, t in side_by_side(result)}
+        unknown = [candidate for key, candidate in shown.items() if key not in known]
+        if not unknown:
+            return {}
+        self._watch.stage("tracing what the peaks are made of (steps on fake tensors)")
+        try:
+            return trace_peaks(
+                unknown,
+                self._search.facts,
+                self._search.model_dir,
+                runner,
+                seconds=_EXPLAINING_S,
+                tick=self._watch.tick,
+                tell=self._watch.progress,
+            )
+        except ToolFailure:
+            return {}  # the page says that nothing was traced
 
     def _write(self, *, interrupted: bool) -> Result:
         assert self._search is not None and self._described is not None
@@ -220,6 +251,7 @@ class Tuning:
             predictions=self._search.predictions(),
             gated=self._search.gated(),
             refused=self._search.refused(),
+            traced=self._traced,
         )
         if self._repeats is not None:
             return alone(result, self._search.speedup)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import runpy
 import subprocess
 import sys
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from autotune.api import Tuned
 from autotune.core.job import DatasetSource, Trainer
 from autotune.core.result import Result
 from autotune.emit import EMITTERS, build_config, cpu_overrides, fields, trainer_kwargs
@@ -158,12 +160,15 @@ def test_the_default_length_is_trls() -> None:
         assert classes.max_length == default
 
 
+@pytest.mark.parametrize("trainer", list(fields.TRAINERS))
 @pytest.mark.parametrize("processes", [1, 4])
-def test_accelerate_reads_the_launcher_file(processes: int, tmp_path: Path) -> None:
+def test_accelerate_reads_the_launcher_file(
+    processes: int, trainer: Trainer, tmp_path: Path
+) -> None:
     from accelerate.commands.config.config_args import load_config_from_file
 
     text = OWN_YAML + f"num_processes: {processes}\n"
-    result = with_job(gpu_result(), config_text=text)
+    result = with_job(gpu_result(), config_text=text, trainer=trainer)
     file = tmp_path / "accelerate.yaml"
     file.write_text(EMITTERS["accelerate"].render(result))
     config = load_config_from_file(str(file))
@@ -174,9 +179,22 @@ def test_accelerate_reads_the_launcher_file(processes: int, tmp_path: Path) -> N
     )
 
 
+def rows_of(trainer: Trainer) -> list[dict[str, Any]]:
+    """Return 24 rows of growing length in the layout a trainer takes."""
+    texts = [" ".join("abcdefghij"[: 2 + n % 9]) for n in range(24)]
+    if trainer is Trainer.SFT:
+        return [{"text": text} for text in texts]
+    if trainer is Trainer.KTO:
+        return [
+            {"prompt": "a b", "completion": f" {text}", "label": n % 2 == 0}
+            for n, text in enumerate(texts)
+        ]
+    return [{"prompt": "a b", "chosen": f" {text}", "rejected": " c d"} for text in texts]
+
+
 @pytest.fixture(scope="module")
 def tiny_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write a random two-layer model with a word tokenizer, and rows in three containers."""
+    """Write a random two-layer model with a word tokenizer, and rows in several containers."""
     from datasets import Dataset
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -199,18 +217,19 @@ def tiny_job(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
     LlamaForCausalLM(config).save_pretrained(folder / "model")
     tokenizer.save_pretrained(folder / "model")
-    rows = [{"text": " ".join("abcdefghij"[: 2 + n % 9])} for n in range(24)]
-    (folder / "part [1]").mkdir()
-    (folder / "part [1]" / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Dataset.from_list(rows).save_to_disk(str(folder / "part [1]" / "saved"), num_shards=2)
+    for trainer in fields.TRAINERS:
+        lines = [json.dumps(row) + "\n" for row in rows_of(trainer)]
+        (folder / f"{trainer.value}.jsonl").write_text("".join(lines))
+    rows = Dataset.from_list(rows_of(Trainer.SFT))
+    rows.save_to_disk(str(folder / "part [1]" / "saved"), num_shards=2)
     (folder / "files").mkdir()
-    Dataset.from_list(rows).to_parquet(str(folder / "files" / "train.parquet"))
+    rows.to_parquet(str(folder / "files" / "train.parquet"))
     return {"folder": folder, "model": folder / "model"}
 
 
-def tiny_result(job: dict[str, Path], rows: str) -> Result:
+def tiny_result(job: dict[str, Path], rows: str, trainer: Trainer = Trainer.SFT) -> Result:
     result = with_job(
-        cpu_result(),
+        cpu_result() if trainer is Trainer.SFT else preference_result(trainer),
         model=str(job["model"]),
         dataset=DatasetSource(path=str(job["folder"] / rows)),
         options={"output_dir": str(job["folder"] / "out"), "save_strategy": "no"},
@@ -219,11 +238,17 @@ def tiny_result(job: dict[str, Path], rows: str) -> Result:
     return result.model_copy(update={"profile": profile})
 
 
-@pytest.mark.parametrize("rows", ["part [1]/rows.jsonl", "part [1]/saved", "files"])
-def test_the_script_trains_two_steps(rows: str, tiny_job: dict[str, Path], tmp_path: Path) -> None:
-    file = tmp_path / "best.py"
-    file.write_text(EMITTERS["python"].render(tiny_result(tiny_job, rows)))
-    out = tmp_path / "trained"
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+
+
+def test_the_script_trains_two_steps_in_a_process_of_its_own(
+    tiny_job: dict[str, Path], tmp_path: Path
+) -> None:
+    file, out = tmp_path / "best.py", tmp_path / "trained"
+    file.write_text(EMITTERS["python"].render(tiny_result(tiny_job, "part [1]/saved")))
     done = subprocess.run(
         [sys.executable, str(file), "--max_steps", "2", "--use_cpu", "--output_dir", str(out)],
         capture_output=True,
@@ -242,15 +267,40 @@ def test_the_script_trains_two_steps(rows: str, tiny_job: dict[str, Path], tmp_p
     assert (out / "model.safetensors").is_file()
 
 
-def test_the_trainer_is_ready_from_python(
-    tiny_job: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("trainer", "rows"),
+    [*((t, f"{t.value}.jsonl") for t in fields.TRAINERS), (Trainer.SFT, "files")],
+)
+def test_the_script_of_every_trainer_trains(
+    trainer: Trainer,
+    rows: str,
+    tiny_job: dict[str, Path],
+    tmp_path: Path,
+    offline: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from trl import SFTTrainer
+    file, out = tmp_path / "best.py", tmp_path / "trained"
+    file.write_text(EMITTERS["python"].render(tiny_result(tiny_job, rows, trainer)))
+    options = ["--max_steps", "1", "--use_cpu", "--output_dir", str(out)]
+    monkeypatch.setattr(sys, "argv", [str(file), *options])
+    runpy.run_path(str(file), run_name="__main__")
+    assert (out / "model.safetensors").is_file()
 
-    result = tiny_result(tiny_job, "part [1]/rows.jsonl")
-    overrides = {**cpu_overrides(result), "max_steps": 1, "output_dir": str(tmp_path / "o")}
-    trainer = SFTTrainer(**trainer_kwargs(result, **overrides, report_to="none"))
-    assert trainer.train().global_step == 1
+
+@pytest.mark.parametrize("trainer", list(fields.TRAINERS))
+def test_config_and_trainer_of_every_kind_are_ready_from_python(
+    trainer: Trainer, tiny_job: dict[str, Path], tmp_path: Path, offline: None
+) -> None:
+    import trl
+
+    tuned = Tuned(tiny_result(tiny_job, f"{trainer.value}.jsonl", trainer))
+    classes = fields.TRAINERS[trainer]
+    assert isinstance(tuned.config, getattr(trl, classes.config))
+    assert 512 == tuned.config.max_length
+    overrides = {**cpu_overrides(tuned.result), "max_steps": 1, "output_dir": str(tmp_path / "o")}
+    kwargs = trainer_kwargs(tuned.result, **overrides, report_to="none")
+    assert kwargs.keys() == tuned.trainer_kwargs.keys()
+    assert 1 == getattr(trl, classes.trainer)(**kwargs).train().global_step
 
 
 def test_the_users_options_come_back_when_trl_reads_the_yaml(

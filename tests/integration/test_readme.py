@@ -99,7 +99,16 @@ def test_a_block_of_the_readme_works(number: int, folder: Path) -> None:
             file.write_text(found.text, encoding="utf-8")
             assert "my-space" == read_space(file).name
         else:
-            assert document["jobs"]["compare"]["steps"]
+            run_steps(document["jobs"]["compare"]["steps"], folder)
+
+
+def run_steps(steps: list[dict[str, str]], folder: Path) -> None:
+    """Run a workflow's own steps in the folder; checkout and installation are done already."""
+    (folder / "train.yaml").write_bytes((folder / "my-run" / "best.yaml").read_bytes())
+    (folder / "current.json").unlink(missing_ok=True)
+    script = [step["run"] for step in steps if not step.get("run", "pip").startswith("pip")]
+    run(["bash", "-euo", "pipefail", "-c", "\n".join(script)], folder)
+    assert "no regression" in (folder / "step-summary.md").read_text(encoding="utf-8")
 
 
 def run(command: list[str], cwd: Path) -> None:
@@ -107,7 +116,13 @@ def run(command: list[str], cwd: Path) -> None:
     done = subprocess.run(
         command,
         cwd=cwd,
-        env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "CI": "1"},
+        env={
+            **os.environ,
+            "PATH": path,
+            "OMP_NUM_THREADS": "1",
+            "CI": "1",
+            "GITHUB_STEP_SUMMARY": "step-summary.md",
+        },
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

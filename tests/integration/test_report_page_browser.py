@@ -9,9 +9,18 @@ from typing import Any
 
 import pytest
 
+from autotune.core.job import Trainer
 from autotune.core.result import Result
 from autotune.report import REPORTERS, palette
-from tests.support.results import cpu_result, gpu_result, nothing_fits_result, with_best, with_job
+from tests.support.results import (
+    cpu_result,
+    gpu_result,
+    nothing_fits_result,
+    predicted_result,
+    preference_result,
+    with_best,
+    with_job,
+)
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 
@@ -25,7 +34,12 @@ pytestmark = [
     ),
 ]
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
-RESULTS = {"gpu": gpu_result, "cpu": cpu_result, "nothing": nothing_fits_result}
+RESULTS = {
+    "predicted": predicted_result,
+    "cpu": cpu_result,
+    "dpo": lambda: preference_result(Trainer.DPO),
+    "nothing": nothing_fits_result,
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +60,11 @@ def opened(
     """Open the page of a result at a width, in a colour scheme."""
     file = folder / "report.html"
     file.write_text(REPORTERS["html"].render(result), encoding="utf-8")
+    return show(browser, file, width=width, dark=dark)
+
+
+def show(browser: Any, file: Path, *, width: int, dark: bool = False) -> Any:
+    """Open a page at a width, in a colour scheme."""
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     browser.execute_cdp_cmd(
@@ -77,10 +96,15 @@ def test_the_page_draws_without_an_error_and_without_overflow(
 
 
 def test_every_chart_is_drawn_with_its_marks(browser: Any, tmp_path: Path) -> None:
-    opened(browser, tmp_path, gpu_result())
+    opened(browser, tmp_path, predicted_result())
     count = "return document.querySelectorAll(arguments[0]).length"
-    assert 3 == browser.execute_script(count, "[data-chart] .main-svg:first-child")
+    assert 6 == browser.execute_script(count, "[data-chart] .main-svg:first-child")
     assert 7 == browser.execute_script(count, "#chart-pareto .points path")
+    parts = browser.find_elements("css selector", ".chart-split .chart-key tbody tr")
+    bars = "#chart-split .bars path:not([d='M0,0Z'])"
+    assert 2 * (len(parts) - 1) == browser.execute_script(count, bars)
+    for chart in ("predicted-peak", "predicted-time"):
+        assert 5 == browser.execute_script(count, f"#chart-{chart} .points path")
     assert 8 == browser.execute_script(count, "#chart-memory .bars path")
     assert 60 <= browser.execute_script(count, "#chart-lengths .bars path")
 
@@ -132,6 +156,10 @@ def test_dark_surroundings_change_page_and_charts(browser: Any, tmp_path: Path) 
         "return document.getElementById('chart-memory').data.map(t => t.marker.color)"
     )
     assert [palette.DARK[palette.REFERENCE], palette.DARK[palette.BEST]] == colours
+    key = browser.find_element("css selector", ".chart-split .chart-key .key")
+    weights = palette.DARK[palette.PARTS["weights"]]
+    shade = ", ".join(str(int(weights[n : n + 2], 16)) for n in (1, 3, 5))
+    assert f"rgba({shade}, 1)" == key.value_of_css_property("background-color")
 
 
 def test_hostile_names_are_shown_and_do_not_run(browser: Any, tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from autotune.core.job import Budget, DatasetSource, Job, Trainer
 from autotune.core.measurement import Measurement, ProbeReport, Step
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending, Outcome, Phase
+from autotune.core.prediction import Prediction
 from autotune.core.profile import DatasetProfile, LengthHistogram, Notice
 from autotune.core.result import Estimate, Ratio, Result, Skipped, TrialRecord
+from autotune.core.traced_step import TracedPeak
 
 GIB = 2**30
 Role = Literal["baseline", "search", "confirmation"]
@@ -136,6 +138,82 @@ def peaks(allocated_gib: float, device: Device) -> Peaks:
     )
 
 
+def parameters(**changes: Any) -> dict[str, Any]:
+    """Return weights as a probe counts them: of a small model, all trained, with no reference."""
+    known: dict[str, Any] = {
+        "total": 25_000_000,
+        "trainable": 25_000_000,
+        "bytes": 100_000_000,
+        "dtype": "float32",
+        "trainable_dtype": "float32",
+        "reference_total": 0,
+        "reference_bytes": 0,
+        "reference_dtype": "",
+    }
+    return known | changes
+
+
+def split_of(peak_bytes: int, *, offloaded_bytes: int = 0, **parts: float) -> TracedPeak:
+    """Return a traced peak.
+
+    Args:
+        peak_bytes: all of it.
+        offloaded_bytes: what is kept in host memory.
+        parts: share of the peak by component; the activations are what is left.
+    """
+    shares = parts or {"weights": 0.2, "gradients": 0.2, "optimizer": 0.3, "logits": 0.1}
+    split = {name: int(share * peak_bytes) for name, share in shares.items()}
+    split["activations"] = peak_bytes - sum(split.values())
+    return TracedPeak(
+        peak_bytes=peak_bytes,
+        phase="backward",
+        split=split,  # type: ignore[arg-type]
+        offloaded_bytes=offloaded_bytes,
+    )
+
+
+def prediction_of(trial: TrialRecord, off: float = 1.0) -> Prediction:
+    """Return what was expected of a fitting trial: all that was measured, times ``off``."""
+    assert trial.estimate is not None and trial.report.measurement is not None
+    peak = int(off * (trial.report.measurement.peaks.deciding_bytes or 0))
+    seconds = off * trial.estimate.score_seconds
+    traced = split_of(int(0.9 * peak))
+    return Prediction(
+        candidate=trial.candidate,
+        accumulation=4,
+        peak_bytes=peak,
+        low_bytes=int(0.95 * peak),
+        high_bytes=int(1.05 * peak),
+        traced_bytes=traced.peak_bytes,
+        split=traced.split,
+        phase=traced.phase,
+        micro_steps=3125,
+        micro_step_seconds=seconds / 3125,
+        optimizer_seconds=0.02,
+        parts_seconds={"matmul": 0.8 * seconds, "attention": 0.2 * seconds},
+        pass_seconds=seconds,
+        score_seconds=seconds,
+        useful_tokens_per_s=trial.estimate.useful_tokens_per_s / off,
+        time_band_ratio=0.3,
+    )
+
+
+def predicted_result() -> Result:
+    """Return `gpu_result` with every fitting probe predicted before it ran."""
+    result = gpu_result()
+    expected = {
+        t.candidate.key: prediction_of(t, 1.0 + 0.02 * t.number)
+        for t in result.trials
+        if t.estimate is not None and t.role != "confirmation"
+    }
+    trials = tuple(
+        t.model_copy(update={"prediction": expected.get(t.candidate.key)}) for t in result.trials
+    )
+    return result.model_copy(
+        update={"trials": trials, "predictions": tuple(expected.values()), "gated": ("f" * 12,)}
+    )
+
+
 def fitting_trial(
     number: int,
     knobs: dict[str, Any],
@@ -180,7 +258,7 @@ def fitting_trial(
                 grad_norms=(1.1, 1.05),
                 worst_rows=(411, 7),
                 effective={"max_length": 1024, "bf16": device.kind == "cuda"} | (effective or {}),
-                parameters={"trainable": 7_241_732_096, "all": 7_241_732_096, "dtype": "float32"},
+                parameters=parameters(),
                 load_seconds=3.2,
                 cap_bytes=20 * GIB,
             ),
@@ -363,8 +441,8 @@ def gpu_result() -> Result:
         trials=trials,
         reference=trials[0].candidate.key,
         best=trials[4].candidate.key,
-        chosen_because="it has the shortest pass of the 5 that fit and is 2.47x, 95 % interval "
-        "2.41 to 2.53 as fast as your own config, measured in turns 12 times",
+        chosen_because="it has the shortest pass of the 5 that fit: 2.47 times as fast as your own "
+        "config (95 % interval 2.41 to 2.53, measured in turns 12 times)",
         speedup=Ratio(reference=trials[0].candidate.key, value=2.47, low=2.41, high=2.53, pairs=12),
         skipped=(
             Skipped(
@@ -485,7 +563,27 @@ def preference_result(trainer: Trainer) -> Result:
         "max_length": 512,
         "gradient_checkpointing": False,
     }
-    return with_best(result.model_copy(update={"profile": rows}), options=options)
+    result = with_best(result.model_copy(update={"profile": rows}), options=options)
+    return _with_reference(result) if trainer in (Trainer.DPO, Trainer.KTO) else result
+
+
+def _with_reference(result: Result) -> Result:
+    """Return the result with a reference model beside every policy, and every peak traced."""
+    held = parameters(reference_total=25_000_000, reference_bytes=50_000_000)
+    held["reference_dtype"] = "bfloat16"
+    trials = []
+    for trial in result.trials:
+        assert trial.report.measurement is not None
+        measured = trial.report.measurement.model_copy(update={"parameters": held})
+        report = trial.report.model_copy(update={"measurement": measured})
+        trials.append(trial.model_copy(update={"report": report}))
+    shares = {"weights": 0.2, "reference": 0.1, "gradients": 0.2, "optimizer": 0.3, "logits": 0.1}
+    traced = {
+        t.candidate.key: split_of(t.report.measurement.peaks.allocated_bytes or 0, **shares)
+        for t in trials
+        if t.report.measurement is not None
+    }
+    return result.model_copy(update={"trials": tuple(trials), "traced": traced})
 
 
 def nothing_fits_result() -> Result:

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from autotune.core.errors import NothingFits
-from autotune.core.job import DatasetSource, Trainer
+from autotune.core.job import PROBED_TRAINERS, DatasetSource, Trainer
 from autotune.core.result import Result
 from autotune.emit import EMITTERS, write_emitted
 from tests.support.results import (
@@ -93,6 +94,29 @@ def test_an_env_file_without_variables_says_so_in_one_line() -> None:
     text = EMITTERS["env"].render(cpu_result())
     assert 1 == text.count("\n")
     assert text.startswith("# Nothing is needed")
+
+
+@pytest.mark.parametrize("trainer", PROBED_TRAINERS)
+def test_variables_are_merged_with_the_users_and_are_no_option_anywhere(trainer: Trainer) -> None:
+    # BC54: one allocator variable, the user's other settings kept, and nowhere a config field.
+    result = with_job(gpu_result(), trainer=trainer)
+    merged = "max_split_size_mb:128,expandable_segments:True"
+    text = EMITTERS["env"].render(result)
+    done = subprocess.run(
+        ["sh", "-c", f'set -a\n{text}\nprintf "%s" "$PYTORCH_CUDA_ALLOC_CONF"; env'],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={},
+    )
+    assert done.stdout.startswith(merged)
+    assert "PYTORCH_ALLOC_CONF=" not in done.stdout
+    document = yaml.safe_load(EMITTERS["trl-yaml"].render(result))
+    assert merged == document.pop("env")["PYTORCH_CUDA_ALLOC_CONF"]
+    options = json.loads(EMITTERS["json"].render(result))["options"]
+    launcher = yaml.safe_load(EMITTERS["accelerate"].render(result))
+    names = [name.lower() for name in (*document, *options, *launcher)]
+    assert [] == [name for name in names if "alloc" in name]
 
 
 def test_an_env_file_quotes_what_a_shell_would_split() -> None:

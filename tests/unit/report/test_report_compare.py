@@ -148,9 +148,21 @@ def test_unlike_machines_and_versions_are_refused_unless_allowed() -> None:
     assert refused.refusals == allowed.differences
 
 
+def with_rows(**changes: Any) -> Result:
+    result = gpu_result()
+    return result.model_copy(update={"profile": result.profile.model_copy(update=changes)})
+
+
 def test_other_rows_are_refused() -> None:
-    refusals = compare(gpu_result(), cpu_result(), parse_thresholds([])).refusals
-    assert any(text.startswith("kind of device") for text in refusals)
+    refused = compare(gpu_result(), with_rows(tokens=1_000_000), parse_thresholds([])).refusals
+    assert 1 == len(refused)
+    assert refused[0].startswith("rows: 25,000 rows of 9,200,000 tokens")
+
+
+def test_equal_rows_named_in_another_way_are_compared_and_that_is_said() -> None:
+    made = compare(gpu_result(), with_rows(fingerprint="other"), parse_thresholds([]))
+    assert made.passed
+    assert ("rows: from another place or other text, with the same lengths",) == made.differences
 
 
 def test_a_flipped_knob_is_named_beside_the_regression_it_makes() -> None:

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from autotune.core.candidate import Candidate
+from autotune.core.job import Trainer
 from autotune.core.result import Result, Skipped
 from autotune.report import REPORTERS, palette
 from autotune.report.charts import charts
@@ -16,13 +17,20 @@ from tests.support.results import (
     cpu_result,
     gpu_result,
     nothing_fits_result,
+    predicted_result,
+    preference_result,
     profile,
     with_best,
     with_job,
 )
 
 EVIL = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>"
-RESULTS = {"gpu": gpu_result, "cpu": cpu_result, "nothing": nothing_fits_result}
+RESULTS = {
+    "gpu": predicted_result,
+    "cpu": cpu_result,
+    "dpo": lambda: preference_result(Trainer.DPO),
+    "nothing": nothing_fits_result,
+}
 
 
 class Page(HTMLParser):
@@ -103,7 +111,7 @@ def test_hostile_names_add_no_tag_and_no_script() -> None:
 def test_chart_data_is_json_that_cannot_end_its_script() -> None:
     page = Page(REPORTERS["html"].render(hostile()))
     figures = json.loads(page.scripts[0])
-    assert {"pareto", "memory", "lengths"} == set(figures)
+    assert {"pareto", "split", "memory", "lengths"} == set(figures)
     assert "<" not in page.scripts[0]
 
 
@@ -129,7 +137,7 @@ def test_headings_and_regions_are_labelled_by_what_exists() -> None:
 def test_without_a_fit_the_page_says_what_was_nearest() -> None:
     text = REPORTERS["html"].render(nothing_fits_result())
     assert "Nothing fits 8.00 GiB." in text
-    assert "it needs 9.10 GiB" in text
+    assert "it needs at least 9.10 GiB" in text
 
 
 def test_a_result_of_a_cpu_says_so_under_the_answer() -> None:

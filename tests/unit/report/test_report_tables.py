@@ -9,9 +9,11 @@ import pandas as pd
 import pytest
 import xmlschema
 
+from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome, Phase
+from autotune.core.result import Skipped
 from autotune.report import REPORTERS
-from autotune.report.markdown import MAX_CHARACTERS, code, text
+from autotune.report.markdown import MAX_CHARACTERS, code, fitted, text
 from autotune.report.privacy import clean_text
 from tests.golden.check import assert_golden
 from tests.support.results import (
@@ -20,6 +22,8 @@ from tests.support.results import (
     gpu_result,
     knobs_of,
     nothing_fits_result,
+    predicted_result,
+    preference_result,
     with_best,
     with_job,
 )
@@ -56,13 +60,44 @@ def test_the_csv_table_keeps_numbers_whole_and_absent_ones_empty() -> None:
     assert ",20121720454," in REPORTERS["csv"].render(gpu_result())
 
 
+def test_the_csv_table_holds_predictions_and_what_the_weights_are() -> None:
+    frame = pd.read_csv(StringIO(REPORTERS["csv"].render(predicted_result())))
+    expected = predicted_result().trials[5].prediction
+    assert expected is not None
+    assert expected.peak_bytes == frame["predicted_peak_bytes"][5]
+    assert frame["predicted_peak_bytes"].isna()[2]
+    frame = pd.read_csv(StringIO(REPORTERS["csv"].render(preference_result(Trainer.DPO))))
+    assert {"bfloat16"} == set(frame["reference_dtype"])
+
+
+def test_several_processes_are_told_that_the_numbers_are_those_of_one() -> None:
+    # BC11
+    said = "Numbers are those of one process on one device. 4 processes need as much each"
+    several = with_job(gpu_result(), options={"num_processes": 4})
+    assert all(said in REPORTERS[name].render(several) for name in ("html", "markdown", "junit"))
+    assert said not in REPORTERS["markdown"].render(gpu_result())
+
+
 def test_markdown_fits_a_comment_whatever_the_number_of_trials() -> None:
     many = tuple(
         failed_trial(n, knobs_of(n + 1), Outcome.CRASHED, Phase.LOAD, "x" * 3000)
         for n in range(300)
     )
-    made = REPORTERS["markdown"].render(gpu_result().model_copy(update={"trials": many}))
+    skipped = (Skipped(what="x" * 500, reason="y" * 500, count=1),) * 200
+    result = gpu_result().model_copy(update={"trials": many, "skipped": skipped})
+    made = REPORTERS["markdown"].render(result)
     assert MAX_CHARACTERS >= len(made)
+    assert "and 260 more" in made and "and 160 more reasons" in made
+    assert made.count("<details>") == made.count("</details>") == 2
+
+
+def test_what_a_comment_cannot_hold_is_left_out_whole_and_counted() -> None:
+    long = gpu_result().model_copy(update={"notices": ("n" * 70_000,)})
+    made = REPORTERS["markdown"].render(long)
+    assert MAX_CHARACTERS >= len(made)
+    assert "3 more parts did not fit here" in made
+    assert made.startswith("### autotune: 2.47 times as fast")
+    assert MAX_CHARACTERS >= len(fitted(["n" * 70_000]))
 
 
 def test_hostile_names_are_text_in_markdown() -> None:

@@ -52,8 +52,8 @@ def test_the_fastest_that_is_surely_faster_wins_and_says_by_how_much() -> None:
     result = result_of(BASELINE, trial_of(1, FAST, seconds=5.0), speedup=SURE)
     assert FAST.key == result.best
     assert OWN.key == result.reference
-    assert "2.00x, 95 % interval 1.80 to 2.20" in result.chosen_because
-    assert "your own config" in result.chosen_because
+    assert "2.00 times as fast as your own config" in result.chosen_because
+    assert "95 % interval 1.80 to 2.20" in result.chosen_because
 
 
 def test_a_gain_within_the_noise_keeps_the_users_config_and_says_so() -> None:

@@ -3,8 +3,8 @@
 --- written by autotune 0.1.0, 2026-03-02T10:15:00Z
 measured on AMD EPYC 7R13 (cpu), for dpo with a budget of 1.00 GiB
 measured on a CPU: not a recommendation for a GPU
-chosen because: it has the shortest pass of the 5 that fit and is 2.47x, 95 % interval 2.41 to 2.53
-      as fast as your own config, measured in turns 12 times
+chosen because: it has the shortest pass of the 5 that fit: 2.47 times as fast as your own config
+      (95 % interval 2.41 to 2.53, measured in turns 12 times)
 peak memory 774.1 MiB
 905 useful tokens/s, 100.0 % of the label tokens kept
 2.92 times as fast as the reference (95 % interval 2.80 to 3.05)

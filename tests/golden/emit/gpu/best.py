@@ -2,8 +2,8 @@
 
 --- written by autotune 0.1.0, 2026-03-02T10:15:00Z
 measured on NVIDIA A10G (cuda:0), for sft with a budget of 22.00 GiB
-chosen because: it has the shortest pass of the 5 that fit and is 2.47x, 95 % interval 2.41 to 2.53
-      as fast as your own config, measured in turns 12 times
+chosen because: it has the shortest pass of the 5 that fit: 2.47 times as fast as your own config
+      (95 % interval 2.41 to 2.53, measured in turns 12 times)
 peak memory 20.54 GiB
 7,420 useful tokens/s, 100.0 % of the label tokens kept
 2.47 times as fast as the reference (95 % interval 2.41 to 2.53)
