@@ -18,7 +18,7 @@ from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
 from autotune.core.result import Result, TrialRecord
-from autotune.core.units import parse_bytes, parse_duration, parse_ratio
+from autotune.core.units import parse_bytes, parse_duration, parse_ratio, show_duration
 from autotune.emit import (
     build_config,
     cpu_overrides,
@@ -54,7 +54,7 @@ from autotune.study.budget import budget_of, budget_remark
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
 from autotune.study.plan import EvalRows
 from autotune.study.search import Search
-from autotune.study.session import Limits
+from autotune.study.session import VERIFICATION_TIMES, Limits
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
 from autotune.study.uninterrupted import uninterrupted
@@ -244,6 +244,7 @@ class _Run:
             limits=self._limits,
             notices=(
                 *((remark,) if remark else ()),
+                *_timeout_notice(self._limits),
                 *_notices(self._origin, prepared, self._why_cold),
                 *space.notices,
             ),
@@ -337,6 +338,7 @@ class _Run:
             interrupted=interrupted,
             predictions=self._search.predictions(),
             gated=self._search.gated(),
+            unchecked=self._search.unchecked,
         )
         if self._repeats is not None:
             return alone(result, self._search.speedup)
@@ -411,6 +413,18 @@ def _limits(request: Request) -> Limits:
         trials=request.trials,
         search_s=None if request.timeout is None else parse_duration(request.timeout, "--timeout"),
         probe_s=parse_duration(request.probe_timeout, "--probe-timeout"),
+    )
+
+
+def _timeout_notice(limits: Limits) -> tuple[str, ...]:
+    """Say when a bounded search ends at the latest."""
+    if limits.search_s is None or limits.checks_s is None:
+        return ()
+    return (
+        f"No probe of the search begins after {show_duration(limits.search_s)} (--timeout); "
+        f"confirming and verifying the winner may take {show_duration(limits.checks_s)} more, and "
+        "what has begun is finished within --probe-timeout "
+        f"({VERIFICATION_TIMES} times that for a verification).",
     )
 
 

@@ -58,21 +58,16 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
             f"this version cannot do this for the {trainer.value} trainer yet.",
             f"It can for {', '.join(t.value for t in known)}.",
         )
-    for name, option in _ELSEWHERE.items():
-        if name in request.set_options:
-            raise BadInput(f"--set {name} would be ignored.", f"Use {option} for it.")
-    for change in request.allow:
-        if change not in ALLOWABLE:
-            raise BadInput(
-                f"--allow {change} is unknown{nearest(change, list(ALLOWABLE))}.",
-                f"It takes {', '.join(ALLOWABLE)}.",
-            )
+    _check_words(request)
     config = _user_config(request)
     model = request.model or config.model
     source = config.dataset
     if request.dataset is not None:
         source = DatasetSource(path=request.dataset)
-    notices: list[str] = []
+    notices = [
+        f"{key} is written more than once in {request.config}: the last one counts, as for TRL."
+        for key in config.repeated
+    ]
     demo_model = model is None
     if model is None:
         model = str(demo_model_dir())
@@ -110,6 +105,25 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
         seed=request.seed,
     )
     return job, Origin(demo_model, memory_bytes, tuple(notices))
+
+
+def _check_words(request: Request) -> None:
+    """Check what needs no file to be checked.
+
+    Raises:
+        BadInput: an option of ``--set`` belongs elsewhere, or a word or number is none of those.
+    """
+    for name, option in _ELSEWHERE.items():
+        if name in request.set_options:
+            raise BadInput(f"--set {name} would be ignored.", f"Use {option} for it.")
+    for change in request.allow:
+        if change not in ALLOWABLE:
+            raise BadInput(
+                f"--allow {change} is unknown{nearest(change, list(ALLOWABLE))}.",
+                f"It takes {', '.join(ALLOWABLE)}.",
+            )
+    if request.seed < 0:
+        raise BadInput(f"--seed is {request.seed}, expected 0 or more.")
 
 
 def _one_of(value: str, known: tuple[str, ...], option: str) -> Any:

@@ -36,7 +36,8 @@ class Request:
         min_retention: least share of reference label tokens kept.
         effective_batch: sequences per update; None keeps the config's.
         trials: most probes of the search.
-        timeout: longest search, such as ``10m``; None without a bound.
+        timeout: longest search, such as ``10m``; checking the winner may take half as long again.
+            None without a bound.
         probe_timeout: longest probe.
         allow: classes of change beyond neutral and data.
         weights: ``random`` or ``real``.

@@ -50,9 +50,12 @@ class Search(Session):
     Args:
         look_ahead: has candidates traced for so many seconds and returns what is expected of
             them, None when it cannot; None never does.
+        clock: seconds that only grow.
     """
 
     look_ahead: Callable[[Sequence[Candidate], float], Foresight | None] | None = None
+    clock: Callable[[], float] = time.monotonic
+    _start: float = 0.0
 
     def run(self) -> None:
         """Search until the limits are reached or everything was probed; fills ``trials``.
@@ -60,6 +63,7 @@ class Search(Session):
         Raises:
             EnvironmentUnable: the first probes all died of one cause that is not memory.
         """
+        self._start = self.clock()
         self.trials.extend(self.store.records())
         queue = [self._candidate_of(params) for params in self.store.reap()]
         own = canonical(user_candidate(self.facts), self.facts)
@@ -100,6 +104,8 @@ class Search(Session):
         if self.look_ahead is None or seconds is None:
             return
         everything = {c.key: c for c in (own, *self.space.candidates)}
+        if self.limits.search_s is not None:
+            seconds = min(seconds, max(0.0, self.limits.search_s - self._passed_s))
         self.foresight = self.look_ahead(list(everything.values()), seconds)
         for trial in self.trials:
             if self.foresight is not None and trial.role in LEARNED_FROM:
@@ -123,11 +129,15 @@ class Search(Session):
         """Look at the chosen candidate for longer; one that fails gives way to the next.
 
         First that it trains what the reference trains, then that it is safe. When only evaluation
-        runs out of memory its batch is halved until it fits.
+        runs out of memory its batch is halved until it fits. When the time for checks is over, the
+        winner is left unverified and ``unchecked`` says so.
         """
         while True:
             chosen, _ = choice(self.trials, self.speedup, self.objective)
             if chosen is None:
+                return
+            if verification_of(self.trials, chosen) is None and self._is_over(checks=1.0):
+                self.unchecked = "the time after --timeout was over; raise it, or run --resume"
                 return
             if not self._trains_the_same(chosen):
                 self.speedup = None
@@ -137,7 +147,7 @@ class Search(Session):
                 return
             batch = int(self.facts.option("per_device_eval_batch_size") or 1)
             record = self.probe(chosen.candidate, "verification", eval_batch=batch)
-            while _only_evaluation_failed(record) and batch > 1:
+            while _only_evaluation_failed(record) and batch > 1 and not self._is_over(checks=1.0):
                 batch //= 2
                 record = self.probe(chosen.candidate, "verification", eval_batch=batch)
             left, _ = choice(self.trials, self.speedup, self.objective)
@@ -212,7 +222,7 @@ class Search(Session):
         done = [t for t in self.trials if t.role == "confirmation"]
         done = done[len(done) - self._turns_taken(wanted) :]
         for candidate in wanted[len(done) :]:
-            if _decided(done):
+            if _decided(done) or self._is_over(checks=0.5):  # the rest is for verifying
                 break
             record = self.probe(candidate, "confirmation")
             if record.estimate is None and not may_recover(record):
@@ -282,8 +292,18 @@ class Search(Session):
     def _may_go_on(self) -> bool:
         if sum(t.role in ("baseline", "search") for t in self.trials) >= self.limits.trials:
             return False
-        passed = time.monotonic() - self._start
-        return self.limits.search_s is None or passed < self.limits.search_s
+        return not self._is_over(checks=0.0)
+
+    @property
+    def _passed_s(self) -> float:
+        return self.clock() - self._start
+
+    def _is_over(self, *, checks: float) -> bool:
+        """Whether the time of the search, and this share of that of the checks, has passed."""
+        search_s, checks_s = self.limits.search_s, self.limits.checks_s
+        if search_s is None or checks_s is None:
+            return False
+        return self._passed_s >= search_s + checks * checks_s
 
 
 def _pairs(turns: list[TrialRecord]) -> list[tuple[float, float]]:

@@ -7,7 +7,6 @@ Optuna and to whoever watches.
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -40,6 +39,8 @@ SAME_CAUSE_LIMIT = 3
 LEARNED_FROM = ("baseline", "search")
 #: A verification runs ten times the updates of a probe and times none: it gets more time.
 VERIFICATION_TIMES = 5
+#: Seconds the checks of the winner are given at least, however short the search is to be.
+_LEAST_CHECKS_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,14 @@ class Limits:
     trials: int
     search_s: float | None
     probe_s: float
+
+    @property
+    def checks_s(self) -> float | None:
+        """Seconds confirming and verifying the winner may take beyond the search; None: no bound.
+
+        What has begun then is finished, within its own limit.
+        """
+        return None if self.search_s is None else max(_LEAST_CHECKS_S, self.search_s / 2)
 
 
 class Observer(Protocol):
@@ -87,6 +96,7 @@ class Session:
         eval_rows: rows the user's config evaluates on; None when it does not.
         has_weights: whether the model's real weights lie in ``model_dir``.
         foresight: what is expected of candidates; None when they were not traced.
+        unchecked: why the winner was not verified, where time was the reason.
     """
 
     facts: Facts
@@ -103,7 +113,7 @@ class Session:
     foresight: Foresight | None = None
     trials: list[TrialRecord] = field(default_factory=list)
     speedup: Ratio | None = None
-    _start: float = field(default_factory=time.monotonic)
+    unchecked: str = ""
 
     @property
     def objective(self) -> Objective:

@@ -101,7 +101,7 @@ def test_a_value_that_cannot_be_built_from_is_named_with_what_refuses_it(
 
 
 def test_an_optimizer_whose_package_is_missing_is_the_environments_fault(check: Check) -> None:
-    with pytest.raises(EnvironmentUnable, match="optim 'galore_adamw'.*galore_torch"):
+    with pytest.raises(EnvironmentUnable, match=r"optim 'galore_adamw'.*galore_torch"):
         check(Trainer.SFT, optim="galore_adamw", optim_target_modules="all-linear")
 
 

@@ -23,9 +23,22 @@ _POSITIVE = (
     "max_length",
     "pad_to_multiple_of",
     "dataset_num_proc",
+    "lora_r",
+    "lora_alpha",
 )
 #: Those of them that may be null.
 _NULLABLE = ("max_length", "pad_to_multiple_of", "dataset_num_proc")
+#: What torch.utils.checkpoint takes, and TRL's own key (trl/trainer/sft_config.py).
+_CHECKPOINT_KWARGS = (
+    "use_reentrant",
+    "selective",
+    "preserve_rng_state",
+    "determinism_check",
+    "early_stop",
+    "debug",
+)
+#: Options that need several processes.
+_DISTRIBUTED = ("fsdp", "parallelism_config")
 
 
 def resolve_options(
@@ -50,6 +63,8 @@ def resolve_options(
     # TRL's default (bf16) is refused on a CPU unless it is told that the CPU is meant, and on a
     # GPU without bf16; precision is resolved here so that no probe fails for it.
     machine = {"use_cpu": True} if on_cpu else {}
+    if on_cpu and options.pop("tf32", None):
+        notices.append("tf32 is for a GPU: it is left out here and given back in what is emitted.")
     if "bf16" not in options and "fp16" not in options:
         if device.bf16:
             options["bf16"] = True
@@ -95,6 +110,19 @@ def _check_values(options: dict[str, Any]) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise BadInput(f"{name} is {value!r}, expected a whole number above zero.")
     _check_duration(options.get("max_steps", -1), options.get("num_train_epochs"))
+    unknown = set(options.get("gradient_checkpointing_kwargs") or {}) - set(_CHECKPOINT_KWARGS)
+    if unknown:
+        raise BadInput(
+            f"gradient_checkpointing_kwargs has the key {min(unknown)!r}, expected of "
+            f"{', '.join(_CHECKPOINT_KWARGS)}."
+        )
+    for name in _DISTRIBUTED:
+        if options.get(name):
+            raise NotBuiltYet(
+                f"{name} divides the model over processes, and a probe is one process: it is not "
+                "measured by this version.",
+                "Leave it out to see what one process holds.",
+            )
     if options.get("truncation_mode") == "keep_end":
         raise NotBuiltYet(
             "truncation_mode keep_end is not measured by this version (TRL has deprecated it).",
