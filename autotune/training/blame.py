@@ -24,7 +24,7 @@ def blamed(
         options: what was attempted, by option name.
         attempt: raises one of ``refusals`` for options that are refused.
         error: what it raised for all of them.
-        refusals: errors that are refusals; whatever else is raised clears no option.
+        refusals: errors an attempt may end in; one of another class clears no option.
 
     Returns:
         The name, or None when no single option is to blame.
@@ -34,10 +34,8 @@ def blamed(
         try:
             attempt({k: v for k, v in options.items() if k != name})
         except refusals as other:
-            if str(other) == words:
+            if str(other) == words or not isinstance(other, type(error)):
                 continue
-        except Exception:  # noqa: BLE001  (not a refusal: it says nothing about this option)
-            continue
         return name
     return None
 

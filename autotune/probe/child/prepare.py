@@ -9,6 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from autotune.core.job import Trainer
 from autotune.probe.child.capabilities import lacking_here
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.child.model_facts import model_facts
@@ -68,7 +69,7 @@ _DEFAULTS = (
     "load_in_4bit",
     "load_in_8bit",
 )
-#: Tokens of the model a loss is tried with.
+#: Tokens of the model a step is tried with.
 _SMALL_VOCABULARY = 8
 
 
@@ -105,7 +106,7 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
         options,
         model_dir=Path(model.model_dir),
         tokenizer=tokenizer,
-        small=stand_in(_SMALL_VOCABULARY),
+        small=stand_in(_SMALL_VOCABULARY, scores=job.trainer is Trainer.REWARD),
         folder=out_dir,
     )
 

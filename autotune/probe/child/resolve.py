@@ -28,15 +28,6 @@ _POSITIVE = (
 )
 #: Those of them that may be null.
 _NULLABLE = ("max_length", "pad_to_multiple_of", "dataset_num_proc")
-#: What torch.utils.checkpoint takes, and TRL's own key (trl/trainer/sft_config.py).
-_CHECKPOINT_KWARGS = (
-    "use_reentrant",
-    "selective",
-    "preserve_rng_state",
-    "determinism_check",
-    "early_stop",
-    "debug",
-)
 #: Options that need several processes.
 _DISTRIBUTED = ("fsdp", "parallelism_config")
 
@@ -110,12 +101,6 @@ def _check_values(options: dict[str, Any]) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise BadInput(f"{name} is {value!r}, expected a whole number above zero.")
     _check_duration(options.get("max_steps", -1), options.get("num_train_epochs"))
-    unknown = set(options.get("gradient_checkpointing_kwargs") or {}) - set(_CHECKPOINT_KWARGS)
-    if unknown:
-        raise BadInput(
-            f"gradient_checkpointing_kwargs has the key {min(unknown)!r}, expected of "
-            f"{', '.join(_CHECKPOINT_KWARGS)}."
-        )
     for name in _DISTRIBUTED:
         if options.get(name):
             raise NotBuiltYet(

@@ -56,4 +56,5 @@ def test_an_attempt_that_dies_of_something_else_clears_nobody() -> None:
             raise RuntimeError("meta tensors have no data")
         raise ValueError("no")
 
-    assert blamed({"a": 1, "b": 2}, attempt, ValueError("no"), (ValueError,)) is None
+    known = (ValueError, RuntimeError)
+    assert blamed({"a": 1, "b": 2}, attempt, ValueError("no"), known) is None
