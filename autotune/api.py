@@ -211,7 +211,8 @@ class _Run:
         logs = self._out_dir / "logs"
         logs.mkdir(exist_ok=True)
         self._watch.stage("starting the measuring process (imports torch, transformers and trl)")
-        self._launcher, self._why_cold = open_launcher(logs, self._job.env, self._watch.tick)
+        env = {**self._job.env, **self._origin.secret_env}
+        self._launcher, self._why_cold = open_launcher(logs, env, self._watch.tick)
         return Runner(self._launcher, self._out_dir)
 
     def _plan(self, runner: Runner) -> Plan:

@@ -136,7 +136,7 @@ def _prepare(
         train_only=True,
     )
     watch.stage("starting the measuring process (imports torch, transformers and trl)")
-    launcher, _ = open_launcher(home, job.env, watch.tick)
+    launcher, _ = open_launcher(home, {**job.env, **origin.secret_env}, watch.tick)
     with Runner(launcher, home) as runner:
         watch.stage("preparing your rows with TRL's own preparation")
         tick = and_progress(home / "prepared", watch.tick, watch.progress)
