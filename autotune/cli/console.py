@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,6 @@ def err() -> Console:
 def say_error(message: str, hint: str | None) -> None:
     """Say one error in one line on stderr, and after it what to do."""
     # A suggestion ends in a question mark and needs no full stop after it.
-    text = " ".join(message.split()).replace("?.", "?")
+    text = re.sub(r"\?\.(?=\s|$)", "?", " ".join(message.split()))
     advice = "" if hint is None else " " + " ".join(hint.split())
     err().print(f"error: {text}{advice}", style="red", markup=False, soft_wrap=True)

@@ -66,6 +66,8 @@ def prepare_job(
         )
     if held_out or source.test_split == source.train_split:
         profile = prepare(source, out_dir=out_dir, write_because=because, **given)
+        if held_out:
+            _check_share(options["test_split_size"], profile.rows_given)
         _check_stream(profile, options)
         return profile, profile
     because = because or (_APART if _lacks_test(source) else None)
@@ -103,6 +105,21 @@ def _test_rows(
             "Name them with --dataset-test-split, hold some out of a file's rows with "
             "--set test_split_size=0.1, or switch evaluation off.",
         ) from error
+
+
+def _check_share(size: float, rows: int) -> None:
+    """Check that rows are left on both sides of ``test_split_size``.
+
+    Raises:
+        BadInput: it is neither a share nor a number of rows there are.
+    """
+    if 0 < size < 1 or (isinstance(size, int) and 0 < size < rows):
+        return
+    raise BadInput(
+        f"test_split_size is {size!r}, expected a share between 0 and 1 or fewer rows than the "
+        f"{rows} there are.",
+        "E.g. --set test_split_size=0.1.",
+    )
 
 
 def _is_block(source: DatasetSource) -> bool:

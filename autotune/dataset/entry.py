@@ -25,6 +25,7 @@ from autotune.dataset.preflight import (
     remarks,
     sampled_columns,
     silenced_calls,
+    unread_label,
     unread_prompt,
 )
 from autotune.dataset.progress import Progress, bars_told
@@ -151,6 +152,7 @@ def fill_entry(
             *sampled_columns(columns, [*layout.columns(text_field), *layout.optional], len(given)),
             *survey.notices(),
             *unread_prompt(layout.name, _unread(columns, layout, text_field)),
+            *unread_label(trainer, columns),
             *silenced_calls(survey.tool_calls, rendered=facts.render_calls),
             *remarks(lengths, positions),
         ),

@@ -76,6 +76,28 @@ def check_left(lengths: Lengths, options: Mapping[str, Any], positions: int | No
     )
 
 
+def check_next_token(lengths: Lengths, options: Mapping[str, Any]) -> None:
+    """Stop where no row has a second token: a language model learns to predict the next one.
+
+    Args:
+        lengths: the rows of sft, uncut.
+        options: TRL options the user set.
+
+    Raises:
+        BadInput: every row is one token long, or is cut to one.
+    """
+    if options.get("max_length") == 1:
+        raise BadInput(
+            "max_length is 1: a row of one token has no next token to learn.",
+            "Raise max_length to at least 2.",
+        )
+    if lengths.longest < 2:
+        raise BadInput(
+            f"all {len(lengths)} rows are one token long: there is no next token to learn.",
+            "Give rows with text in them.",
+        )
+
+
 def remarks(lengths: Lengths, positions: int | None) -> tuple[Notice, ...]:
     """Return counted remarks on the prepared rows.
 
@@ -190,6 +212,26 @@ def unread_prompt(layout: str, unread: list[str]) -> tuple[Notice, ...]:
             count=len(unread),
             message=f"chosen and rejected stand without a prompt column, and {names} is not read: "
             "if it holds the prompts, rename it to 'prompt'.",
+        ),
+    )
+
+
+def unread_label(trainer: Trainer, columns: Mapping[str, Column]) -> tuple[Notice, ...]:
+    """Return a remark when rows are rated and the trainer takes all of them for good.
+
+    Args:
+        trainer: who trains on them.
+        columns: what each column holds.
+    """
+    label = columns.get("label")
+    if trainer is not Trainer.SFT or label is None or label.kind != "flag":
+        return ()
+    return (
+        Notice(
+            code="unread-label",
+            count=sum(seen.count for seen in label.kinds.values()),
+            message="column 'label' (true or false) is not read: sft trains on rows rated false as "
+            "well. --trainer kto learns from both ratings; else leave those rows out.",
         ),
     )
 

@@ -7,7 +7,8 @@ and the command line read: rows, lengths, profile and, when converted, a file TR
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,9 @@ from autotune.dataset.entry import (
     fill_entry,
     positions_of,
 )
+from autotune.dataset.files import not_utf8
 from autotune.dataset.load import local_files
-from autotune.dataset.preflight import check_left, implicit_cut
+from autotune.dataset.preflight import check_left, check_next_token, implicit_cut
 from autotune.dataset.progress import Progress, bars_told, say_nothing
 from autotune.dataset.sample import Sample, sample_of
 from autotune.dataset.scan import SCANNED_ROWS
@@ -118,7 +120,7 @@ def prepare(
             with bars_told(tell, "load"):
                 sample = sample_of(source, wanted, sample_rows, cache_dir=copies)
         scratch = cache_dir / "scratch"
-        with private_caches(scratch), new_entry(cache_dir, key) as folder:
+        with _utf8(files or []), private_caches(scratch), new_entry(cache_dir, key) as folder:
             fill_entry(
                 folder,
                 sample.rows,
@@ -141,6 +143,15 @@ def prepare(
     return _finish(out_dir, trainer, options)
 
 
+@contextmanager
+def _utf8(files: list[Path]) -> Iterator[None]:
+    """Name the file where text in another encoding is only noticed when it is read."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise not_utf8(files, error) from error
+
+
 def read_profile(out_dir: Path) -> DatasetProfile:
     """Read the profile ``prepare`` wrote.
 
@@ -159,6 +170,8 @@ def _finish(out_dir: Path, trainer: Trainer, options: Mapping[str, Any]) -> Data
     profile = read_profile(out_dir)
     lengths = Lengths.read(out_dir / LENGTHS_FILE)
     check_left(lengths, options, profile.model_positions)
+    if trainer is Trainer.SFT:
+        check_next_token(lengths, options)
     first: tuple[Notice, ...] = implicit_cut(lengths, trainer, options)
     converted = profile.converted_file
     profile = profile.model_copy(

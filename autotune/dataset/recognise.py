@@ -113,7 +113,10 @@ def _advice(columns: Mapping[str, Column], choices: list[Layout], text_field: st
     """Name the accepted layout that takes the fewest changes, and those changes."""
     if not choices:
         return ""
-    layout = min(choices, key=lambda one: _distance(columns, one, text_field))
+    # Nobody who has text is advised to tokenise it.
+    layout = min(
+        choices, key=lambda one: (_distance(columns, one, text_field), one.name == "tokenised")
+    )
     wanted = " + ".join(layout.columns(text_field))
     steps = []
     taken = set(layout.columns(text_field))

@@ -74,8 +74,6 @@ SIDE_EFFECTS = (
     "disable_tqdm",
     "log_level",
 )
-#: Options whose value is a secret: kept where the user wrote it, shown nowhere else.
-SECRETS = ("hub_token", "push_to_hub_token", "trackio_space_id_token")
 #: Options for which ``no`` is a word of TRL's and not a boolean.
 STRATEGIES = ("eval_strategy", "save_strategy", "logging_strategy")
 

@@ -6,9 +6,9 @@ Plain lines without a comment sign; each emitter adds its own. Never shows a sec
 from __future__ import annotations
 
 from autotune.core.result import Result
+from autotune.core.secrets import SECRET_OPTIONS
 from autotune.core.units import show_bytes, show_ratio
 from autotune.emit.changes import Change
-from autotune.emit.fields import SECRETS
 from autotune.emit.settings import Settings
 from autotune.emit.values import one_line
 
@@ -76,7 +76,7 @@ def _changes(settings: Settings) -> list[str]:
 
 
 def _change(change: Change) -> str:
-    if any(change.name.endswith(secret) for secret in SECRETS):
+    if any(change.name.endswith(secret) for secret in SECRET_OPTIONS):
         return f"{change.name}: as given"
     old = one_line(change.old) if change.written else "(not set)"
     new = one_line(change.new) if change.kept else "(removed)"

@@ -13,22 +13,12 @@ from typing import Any
 
 from autotune.core.job import DatasetSource
 from autotune.core.result import Result, TrialRecord
+from autotune.dataset.builders import builder_of, data_suffix
 
-#: ``datasets`` builder by file suffix; a compressed file is read by the suffix before ``.gz``.
-BUILDERS = {
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".arrow": "arrow",
-    ".txt": "text",
-}
 #: The reason of a location that needs none.
 AS_GIVEN = "as given"
 #: A split's name alone; ``train[:10%]`` and ``a+b`` are instructions and not keys of the rows.
 _SPLIT_NAME = re.compile(r"^\w+$")
-_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 #: Files below the run's own folder that hold rows autotune had to write.
 WRITTEN_ROWS = Path("dataset") / "train.parquet"
 WRITTEN_TEST_ROWS = Path("dataset") / "test.parquet"
@@ -100,7 +90,11 @@ def locate_rows(result: Result, trial: TrialRecord, evaluates: bool) -> Location
 
 def _local_blocks(path: Path, split: str) -> list[dict[str, Any]] | None:
     """Return the blocks of a data file or a ``save_to_disk`` folder, None for anything else."""
-    builder = _builder(path)
+    builder = None if path.is_dir() else builder_of(path)
+    if builder is not None and data_suffix(path) == ".tsv":
+        # TRL can name no separator; the library finds it by the ending of a folder's file.
+        folder, name = str(path.absolute().parent), glob.escape(path.name)
+        return [{"path": folder, "data_files": name, "split": split}]
     if builder is not None:
         return [{"path": builder, "data_files": _pattern(path), "split": split}]
     if (path / "state.json").is_file():
@@ -159,13 +153,6 @@ def _on_train_rows(result: Result) -> bool:
     """Return whether evaluation uses rows that are among those trained on as they were loaded."""
     test = result.eval_profile
     return test is not None and test.rows_dir == result.profile.rows_dir
-
-
-def _builder(path: Path) -> str | None:
-    suffixes = [s.lower() for s in path.suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSED:
-        suffixes.pop()
-    return BUILDERS.get(suffixes[-1]) if suffixes and not path.is_dir() else None
 
 
 def _pattern(path: Path) -> str:

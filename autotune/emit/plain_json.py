@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from autotune.core.result import Result
-from autotune.emit.fields import SECRETS
+from autotune.core.secrets import SECRET_OPTIONS
 from autotune.emit.settings import settings_of
 
 
@@ -32,7 +32,7 @@ def render(result: Result) -> str:
         "key": trial.candidate.key,
         "knobs": trial.candidate.knobs,
         "changes": trial.changes,
-        "options": {k: v for k, v in settings.options.items() if k not in SECRETS},
+        "options": {k: v for k, v in settings.options.items() if k not in SECRET_OPTIONS},
         "env": settings.env,
         "peaks": measurement.peaks.model_dump() if measurement else None,
         "estimate": trial.estimate.model_dump() if trial.estimate else None,

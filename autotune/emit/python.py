@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autotune.core.result import Result
+from autotune.core.secrets import SECRET_OPTIONS
 from autotune.emit import header
-from autotune.emit.fields import SECRETS
 from autotune.emit.settings import Settings, settings_of
 from autotune.emit.values import quoted
 
@@ -90,7 +90,7 @@ def _imports(settings: Settings) -> str:
     # isort's order: constants, classes, functions.
     ordered = sorted(names, key=lambda n: (not n[0].isupper(), n.lower()))
     third.append(f"from trl import {', '.join(ordered)}")
-    needs_os = bool(settings.env) or any(s in settings.config_options for s in SECRETS)
+    needs_os = bool(settings.env) or any(s in settings.config_options for s in SECRET_OPTIONS)
     lines = ["import argparse", *(["import os"] if needs_os else []), "from typing import Any", ""]
     if settings.env:
         lines.append("# Read when the libraries load, so set before they are imported.")
@@ -105,7 +105,7 @@ def _options(settings: Settings) -> str:
     for name, value in settings.config_options.items():
         if name == "model_init_kwargs":
             continue
-        text = 'os.environ.get("HF_TOKEN")' if name in SECRETS else literal(value)
+        text = 'os.environ.get("HF_TOKEN")' if name in SECRET_OPTIONS else literal(value)
         lines.append(f"    {literal(name)}: {text},")
     lines.append('    "model_init_kwargs": {')
     lines += [f"        {literal(k)}: {literal(v)}," for k, v in _model_kwargs(settings).items()]

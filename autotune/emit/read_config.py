@@ -6,6 +6,7 @@ an option means is TRL's parser's business, later, in the measuring process.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class UserConfig:
         dataset: where the rows come from, None when the file does not say.
         env: the ``env:`` block.
         options: everything else, as YAML gave it.
+        repeated: keys that are there more than once; the last one counts.
     """
 
     text: str
@@ -42,6 +44,7 @@ class UserConfig:
     dataset: DatasetSource | None
     env: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
+    repeated: tuple[str, ...] = ()
 
 
 def read_user_config(path: Path) -> UserConfig:
@@ -72,9 +75,9 @@ def parse_user_config(text: str, name: str) -> UserConfig:
     """
     try:
         document = yaml.safe_load(text)  # what TRL reads it with
+        repeated = _repeated(yaml.compose(text, Loader=yaml.SafeLoader))
     except yaml.YAMLError as error:
-        last = [line.strip() for line in str(error).strip().splitlines() if "line" in line]
-        raise BadInput(f"the config {name} is not YAML: {last[-1] if last else error}") from error
+        raise _not_yaml(name, error) from error
     if not isinstance(document, dict):
         raise BadInput(
             f"the config {name} holds no mapping.", "It must be what `trl sft --config` reads."
@@ -90,6 +93,28 @@ def parse_user_config(text: str, name: str) -> UserConfig:
         dataset=_source(found, name),
         env={str(k): str(v) for k, v in env.items()},
         options={str(k): v for k, v in document.items()},
+        repeated=repeated,
+    )
+
+
+def _repeated(root: yaml.Node | None) -> tuple[str, ...]:
+    """Return the keys a mapping has more than once; YAML readers take the last."""
+    if not isinstance(root, yaml.MappingNode):
+        return ()
+    counts = Counter(str(key.value) for key, _ in root.value)
+    return tuple(key for key, count in counts.items() if count > 1)
+
+
+def _not_yaml(name: str, error: yaml.YAMLError) -> BadInput:
+    """Say what a YAML reader stumbled over, and where."""
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return BadInput(f"the config {name} is not YAML: {' '.join(str(error).split())}.")
+    mark = error.problem_mark
+    tab = mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] == "\t"
+    return BadInput(
+        f"the config {name} is not YAML: {error.problem} on line {mark.line + 1}, column "
+        f"{mark.column + 1}.",
+        "Put spaces where the tab is." if tab else None,
     )
 
 
@@ -99,6 +124,9 @@ def _source(found: dict[str, Any], name: str) -> DatasetSource | None:
         isinstance(blocks, list) and all(isinstance(b, dict) and "path" in b for b in blocks)
     ):
         raise BadInput(f"`datasets` in {name} is not a list of blocks with a `path` each.")
+    for key in ("dataset_name", "dataset_config", "dataset_train_split", "dataset_test_split"):
+        if not isinstance(found.get(key), str | None):
+            raise BadInput(f"`{key}` in {name} is {found[key]!r}, expected text.")
     path = blocks[0]["path"] if blocks else found.get("dataset_name")
     if path is None:
         return None

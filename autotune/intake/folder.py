@@ -33,7 +33,9 @@ def open_folder(request: Request, job: Job) -> Path:
                 f"there is no run to resume at {out_dir}.", "Name its folder with --out."
             )
         return out_dir
-    if out_dir.exists() and any(out_dir.iterdir() if out_dir.is_dir() else [out_dir]):
+    if out_dir.exists() and not out_dir.is_dir():
+        raise BadInput(f"{out_dir} is a file, expected a folder.", "Choose another --out.")
+    if out_dir.exists() and any(out_dir.iterdir()):
         is_run = (out_dir / "study.db").exists() or (out_dir / "trials").is_dir()
         if not request.force:
             what = "holds a run" if is_run else "exists and is not empty"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from autotune import demo
 from autotune.core.errors import BadInput, NotBuiltYet, nearest
 from autotune.core.job import ALLOWABLE, PROBED_TRAINERS, DatasetSource, Job, Trainer
+from autotune.core.secrets import without_secrets
 from autotune.core.units import parse_ratio
 from autotune.emit.read_config import UserConfig, parse_user_config, read_user_config
 from autotune.intake.request import Request
+from autotune.intake.secrets import withhold
 
 #: Keys of a TRL YAML that ``--set`` cannot give, and what does.
 _ELSEWHERE = {
@@ -28,11 +30,19 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True)
 class Origin:
-    """What is known of the user's input beside the job."""
+    """What is known of the user's input beside the job.
+
+    Args:
+        demo_model: the model is the embedded demo's.
+        memory_bytes: the demo's budget; None for every other job.
+        notices: remarks on what was filled in or left out.
+        secret_env: variables from the YAML's ``env:`` block that are written nowhere.
+    """
 
     demo_model: bool
     memory_bytes: int | None
     notices: tuple[str, ...]
+    secret_env: dict[str, str] = field(default_factory=dict)
 
 
 def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) -> tuple[Job, Origin]:
@@ -58,21 +68,20 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
             f"this version cannot do this for the {trainer.value} trainer yet.",
             f"It can for {', '.join(t.value for t in known)}.",
         )
-    for name, option in _ELSEWHERE.items():
-        if name in request.set_options:
-            raise BadInput(f"--set {name} would be ignored.", f"Use {option} for it.")
-    for change in request.allow:
-        if change not in ALLOWABLE:
-            raise BadInput(
-                f"--allow {change} is unknown{nearest(change, list(ALLOWABLE))}.",
-                f"It takes {', '.join(ALLOWABLE)}.",
-            )
-    config = _user_config(request)
+    _check_words(request)
+    withheld = withhold(_user_config(request))
+    config = withheld.config
+    set_options, more = without_secrets(request.set_options)
+    withheld = replace(withheld, names=(*withheld.names, *more))
     model = request.model or config.model
     source = config.dataset
     if request.dataset is not None:
         source = DatasetSource(path=request.dataset)
-    notices: list[str] = []
+    notices = [
+        f"{key} is written more than once in {request.config}: the last one counts, as for TRL."
+        for key in config.repeated
+    ]
+    notices += withheld.notices
     demo_model = model is None
     if model is None:
         model = str(demo_model_dir())
@@ -99,7 +108,7 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
         trainer=trainer,
         model=_absolute(model),
         dataset=source.model_copy(update={"path": _absolute(source.path)}),
-        options={**config.options, **request.set_options},
+        options={**config.options, **set_options},
         env=config.env,
         config_text=config.text or None,
         objective=_one_of(request.objective, ("throughput", "memory", "length"), "--objective"),
@@ -109,7 +118,26 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
         weights=_one_of(request.weights, ("random", "real"), "--weights"),
         seed=request.seed,
     )
-    return job, Origin(demo_model, memory_bytes, tuple(notices))
+    return job, Origin(demo_model, memory_bytes, tuple(notices), withheld.env)
+
+
+def _check_words(request: Request) -> None:
+    """Check what needs no file to be checked.
+
+    Raises:
+        BadInput: an option of ``--set`` belongs elsewhere, or a word or number is none of those.
+    """
+    for name, option in _ELSEWHERE.items():
+        if name in request.set_options:
+            raise BadInput(f"--set {name} would be ignored.", f"Use {option} for it.")
+    for change in request.allow:
+        if change not in ALLOWABLE:
+            raise BadInput(
+                f"--allow {change} is unknown{nearest(change, list(ALLOWABLE))}.",
+                f"It takes {', '.join(ALLOWABLE)}.",
+            )
+    if request.seed < 0:
+        raise BadInput(f"--seed is {request.seed}, expected 0 or more.")
 
 
 def _one_of(value: str, known: tuple[str, ...], option: str) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.errors import BadInput
+from autotune.core.secrets import HIDDEN, hide_text, without_secrets
 
 DEFAULT_TRIALS = 16
 
@@ -36,7 +37,8 @@ class Request:
         min_retention: least share of reference label tokens kept.
         effective_batch: sequences per update; None keeps the config's.
         trials: most probes of the search.
-        timeout: longest search, such as ``10m``; None without a bound.
+        timeout: longest search, such as ``10m``; checking the winner may take half as long again.
+            None without a bound.
         probe_timeout: longest probe.
         allow: classes of change beyond neutral and data.
         weights: ``random`` or ``real``.
@@ -123,8 +125,11 @@ def moved_inputs(request: Request, out_dir: Path) -> Request:
 
 
 def save_request(request: Request, out_dir: Path) -> None:
-    """Keep a request in its run's folder, so that ``--resume --out`` is enough to go on."""
-    text = json.dumps(dataclasses.asdict(request), indent=1, default=str)
+    """Keep a request in its run's folder, so that ``--resume --out`` is enough to go on.
+
+    Secrets are not kept: those of options are not needed, a storage's has to be given again.
+    """
+    text = json.dumps(_publishable(dataclasses.asdict(request)), indent=1, default=str)
     (out_dir / REQUEST_FILE).write_text(text + "\n", encoding="utf-8")
 
 
@@ -147,7 +152,8 @@ def resumed_request(request: Request, out_dir: Path) -> Request:
         raise BadInput(f"{file} is not the request of a run.", "Choose another --out.")
     plain = dataclasses.asdict(Request())
     changes: dict[str, Any] = {}
-    for name, value in dataclasses.asdict(request).items():
+    given = dataclasses.asdict(request)
+    for name, value in _publishable(given).items():
         before = stored.get(name, plain[name])
         before = tuple(before) if isinstance(plain[name], tuple) else before
         asked = value != plain[name]
@@ -160,4 +166,17 @@ def resumed_request(request: Request, out_dir: Path) -> Request:
             )
         else:
             changes[name] = before
+    if HIDDEN in str(changes["storage"]):
+        if not request.storage:
+            raise BadInput(
+                f"the run in {out_dir} has a --storage with a password, which is not kept.",
+                "Give --storage again.",
+            )
+        changes["storage"] = request.storage
     return Request(**{**changes, "resume": True, "out": request.out, "force": False})
+
+
+def _publishable(request: dict[str, Any]) -> dict[str, Any]:
+    options, _ = without_secrets(request["set_options"])
+    storage = request["storage"] and hide_text(request["storage"])
+    return {**request, "set_options": options, "storage": storage}

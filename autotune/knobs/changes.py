@@ -16,10 +16,12 @@ from autotune.knobs.facts import Facts
 
 Change = Literal["neutral", "data", "mixing", "model"]
 
-#: Optimizers that compute the same update in the same precision.
-_ADAMW = ("adamw_torch", "adamw_torch_fused")
-#: Spellings of one loss (trl/trainer/sft_config.py).
-_NLL = ("nll", "chunked_nll")
+#: By knob, groups of choices that learn the same: optimizers that compute the same update in the
+#: same precision, spellings of one loss (trl/trainer/sft_config.py).
+_ALIKE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "optim": (("adamw_torch", "adamw_torch_fused"), ("adamw_8bit", "paged_adamw_8bit")),
+    "loss_type": (("nll", "chunked_nll"),),
+}
 #: DPO losses that look at a micro-batch as a whole: sorted rows, running means, a mean over tokens
 #: (trl/trainer/dpo_trainer.py, ``_compute_loss``).
 _BATCH_LOSSES = frozenset({"aot", "aot_unpaired", "bco_pair", "sft"})
@@ -72,16 +74,15 @@ def word_for(name: str, choice: Value, facts: Facts) -> str:
         choice: one of its choices.
         facts: job, rows and machine.
     """
-    if name == "packing":
-        return "mixing" if choice == "wrapped" else ""
     own = _own(name, facts)
     if choice == own:
-        return ""
+        return ""  # the user's own choice is not a change
+    if name == "packing":
+        return "mixing" if choice == "wrapped" else ""
     if name == "attn_implementation":
         # Only some implementations have these, and the loss differs where one has not.
         return "attention" if facts.traits & {"softcap", "dropout"} else ""
-    alike = {"optim": _ADAMW, "loss_type": _NLL}.get(name, ())
-    if choice in alike and own in alike:
+    if any(choice in alike and own in alike for alike in _ALIKE.get(name, ())):
         return ""
     return _WORDS.get(name, "")
 

@@ -9,12 +9,12 @@ from pathlib import PurePath
 from typing import Any
 
 from autotune.core.result import Result, TrialRecord
+from autotune.core.secrets import HIDDEN
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report import summary
 from autotune.report.anatomy import traced_peak
 from autotune.report.chart_predicted import absent
 from autotune.report.clocks import clocks
-from autotune.report.privacy import HIDDEN
 from autotune.report.trial_rows import KNOB, trial_rows
 
 

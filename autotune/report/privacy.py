@@ -10,17 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from autotune.core.result import Result
+from autotune.core.secrets import HIDDEN, SECRET_OPTIONS, hide_text, is_secret_variable
 
-HIDDEN = "(hidden)"
-#: Options whose value is a secret, whatever it looks like.
-_SECRET_OPTIONS = ("hub_token", "push_to_hub_token")
-#: Environment variables whose value is a secret by their name.
-_SECRET_VARIABLE = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE)", re.I)
-#: Tokens of Hugging Face, GitHub and OpenAI-like services, AWS key ids, passwords inside URLs.
-_SECRET_TEXT = re.compile(
-    r"\b(?:hf|api_org|ghp|gho|ghs|github_pat|sk|glpat)[_-][A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-)
 _HOME = re.compile(r"(?:/home/[^/\s\"'<>:]+|/Users/[^/\s\"'<>:]+|/root)(?=[/\s\"'<>:,)]|$)")
 
 
@@ -34,7 +25,7 @@ def clean_text(text: str) -> str:
     home = str(Path.home())
     if len(home) > 1:
         text = re.sub(rf"{re.escape(home)}(?=[/\s\"'<>:,)]|$)", "~", text)
-    return _SECRET_TEXT.sub(HIDDEN, _HOME.sub("~", text))
+    return hide_text(_HOME.sub("~", text))
 
 
 def clean(value: Any) -> Any:
@@ -52,4 +43,4 @@ def clean(value: Any) -> Any:
 
 
 def _is_secret(name: str) -> bool:
-    return name in _SECRET_OPTIONS or (name.isupper() and bool(_SECRET_VARIABLE.search(name)))
+    return name in SECRET_OPTIONS or (name.isupper() and is_secret_variable(name))

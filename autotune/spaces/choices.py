@@ -73,6 +73,8 @@ def searched_choices(
             for choice in _listed(name, dimension, facts, own, packs)
             if _is_offered(name, choice, facts, dropped)
         )
+        if name in facts.job.options and _leaves_own_out(name, kept, own.get(name), facts):
+            kept = (own.get(name), *kept)
         if kept:
             found[name] = kept
     strategy = pinned.get("packing_strategy")
@@ -100,6 +102,13 @@ def _is_offered(name: str, choice: Value, facts: Facts, dropped: Dropped) -> boo
         dropped.by_word.setdefault(word, []).append((name, choice))
         return False
     return True
+
+
+def _leaves_own_out(name: str, kept: tuple[Value, ...], own: Value, facts: Facts) -> bool:
+    """Whether only others than what the user set are tried of a knob that changes what is
+    learned."""
+    gated = any(word_for(name, choice, facts) for choice in knob(name).choices or ())
+    return bool(kept) and own not in kept and gated and not why_not(knob(name), own, facts)
 
 
 def _listed(

@@ -61,7 +61,10 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
     dimensions = {n: d for n, d in space.dimensions().items() if n in known}
     dropped = Dropped()
     choices = searched_choices(dimensions, facts, own, pinned, dropped)
-    fixed = {n: possible(n, v, facts) for n, v in own.knobs.items() if n not in choices}
+    settled = canonical(own, facts)  # what the user's own choices mean on this machine
+    fixed = {
+        n: possible(n, settled.get(n, v), facts) for n, v in own.knobs.items() if n not in choices
+    }
     seen: dict[str, Candidate] = {}
     against: dict[str, Counter[str]] = {}
     merged = 0

@@ -60,6 +60,7 @@ def assemble(
     gated: Mapping[str, Prediction] = MappingProxyType({}),
     refused: Sequence[Skipped] = (),
     traced: Mapping[str, TracedPeak] = MappingProxyType({}),
+    unchecked: str = "",
 ) -> Result:
     """Return the result of a run, finished or not.
 
@@ -73,6 +74,7 @@ def assemble(
         gated: what was not probed because of its prediction, by key.
         refused: what only running showed to be invalid; such candidates are no trials.
         traced: what the compared peaks are made of, by key, where no prediction says it.
+        unchecked: why the winner was not verified, where time was the reason.
     """
     against = reference(trials)
     best, because = choice(trials, speedup, run.facts.job.objective)
@@ -90,7 +92,7 @@ def assemble(
         reference=against.candidate.key if against else None,
         best=best.candidate.key if best else None,
         chosen_because=because,
-        verification=_verification(trials, best),
+        verification=_verification(trials, best, unchecked),
         equivalence=words(best, against, trials, run.facts),
         speedup=speedup,
         skipped=(*refused, *_not_probed(gated, run.budget), *run.skipped),
@@ -138,13 +140,14 @@ def _with_eval_batch(
     )
 
 
-def _verification(trials: tuple[TrialRecord, ...], best: TrialRecord | None) -> str:
+def _verification(trials: tuple[TrialRecord, ...], best: TrialRecord | None, unchecked: str) -> str:
     """Return what the longer look at the chosen candidate showed; empty when there was none."""
     found = verification_of(trials, best)
     if found is None or found.report.measurement is None:
         tried = [t for t in trials if best is not None and t.candidate.key == best.candidate.key]
         last = next((t for t in reversed(tried) if t.role == "verification"), None)
-        return "" if last is None else f"NOT verified: {last.report.ending.reason}"
+        why = unchecked if last is None else last.report.ending.reason
+        return f"NOT verified: {why}" if why else ""
     measured = found.report.measurement
     peaks = measured.update_peaks_bytes
     parts = [

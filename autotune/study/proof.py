@@ -33,11 +33,15 @@ class Proving(Session):
         """Look at the chosen candidate for longer; one that fails gives way to the next.
 
         First that it trains what the reference trains, then that it is safe. When only evaluation
-        runs out of memory its batch is halved until it fits.
+        runs out of memory its batch is halved until it fits. When the time for checks is over, the
+        winner is left unverified and ``unchecked`` says so.
         """
         while True:
             chosen, _ = choice(self.trials, self.speedup, self.objective)
             if chosen is None:
+                return
+            if verification_of(self.trials, chosen) is None and self._is_over(checks=1.0):
+                self.unchecked = "the time after --timeout was over; raise it, or run --resume"
                 return
             if not self._trains_the_same(chosen):
                 self.speedup = None
@@ -47,7 +51,7 @@ class Proving(Session):
                 return
             batch = int(self.facts.option("per_device_eval_batch_size") or 1)
             record = self.probe(chosen.candidate, "verification", eval_batch=batch)
-            while _only_evaluation_failed(record) and batch > 1:
+            while _only_evaluation_failed(record) and batch > 1 and not self._is_over(checks=1.0):
                 batch //= 2
                 record = self.probe(chosen.candidate, "verification", eval_batch=batch)
             left, _ = choice(self.trials, self.speedup, self.objective)
@@ -122,7 +126,7 @@ class Proving(Session):
         done = [t for t in self.trials if t.role == "confirmation"]
         done = done[len(done) - self._turns_taken(wanted) :]
         for candidate in wanted[len(done) :]:
-            if _decided(done):
+            if _decided(done) or self._is_over(checks=0.5):  # the rest is for verifying
                 break
             record = self.probe(candidate, "confirmation")
             if record.estimate is None and not may_recover(record):

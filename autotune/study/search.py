@@ -7,7 +7,6 @@ wins in choose.py and proof.py, what is kept in storage.py.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,6 +45,7 @@ class Search(Proving):
         Raises:
             EnvironmentUnable: the first probes all died of one cause that is not memory.
         """
+        self._start = self.clock()
         self.trials.extend(self.store.records())
         queue = [self._candidate_of(params) for params in self.store.reap(self._told)]
         own = canonical(user_candidate(self.facts), self.facts)
@@ -90,6 +90,8 @@ class Search(Proving):
         if self.look_ahead is None or seconds is None:
             return
         everything = {c.key: c for c in (own, *self.space.candidates)}
+        if self.limits.search_s is not None:
+            seconds = min(seconds, max(0.0, self.limits.search_s - self._passed_s))
         self.foresight = self.look_ahead(list(everything.values()), seconds)
         for trial in self.trials:
             if self.foresight is not None and trial.role in LEARNED_FROM:
@@ -164,5 +166,4 @@ class Search(Proving):
         counted = max(sum(not is_refusal(t) for t in probed), len(probed) - self.limits.trials)
         if counted >= self.limits.trials:
             return False
-        passed = time.monotonic() - self._start
-        return self.limits.search_s is None or passed < self.limits.search_s
+        return not self._is_over(checks=0.0)

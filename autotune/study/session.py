@@ -7,6 +7,7 @@ Optuna and to whoever watches.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -40,6 +41,8 @@ SAME_CAUSE_LIMIT = 3
 LEARNED_FROM = ("baseline", "search")
 #: A verification runs ten times the updates of a probe and times none: it gets more time.
 VERIFICATION_TIMES = 5
+#: Seconds the checks of the winner are given at least, however short the search is to be.
+_LEAST_CHECKS_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,14 @@ class Limits:
     trials: int
     search_s: float | None
     probe_s: float
+
+    @property
+    def checks_s(self) -> float | None:
+        """Seconds confirming and verifying the winner may take beyond the search; None: no bound.
+
+        What has begun then is finished, within its own limit.
+        """
+        return None if self.search_s is None else max(_LEAST_CHECKS_S, self.search_s / 2)
 
 
 class Observer(Protocol):
@@ -87,6 +98,8 @@ class Session:
         eval_rows: rows the user's config evaluates on; None when it does not.
         has_weights: whether the model's real weights lie in ``model_dir``.
         foresight: what is expected of candidates; None when they were not traced.
+        unchecked: why the winner was not verified, where time was the reason.
+        clock: seconds that only grow.
     """
 
     facts: Facts
@@ -103,7 +116,20 @@ class Session:
     foresight: Foresight | None = None
     trials: list[TrialRecord] = field(default_factory=list)
     speedup: Ratio | None = None
-    _start: float = field(default_factory=time.monotonic)
+    unchecked: str = ""
+    clock: Callable[[], float] = time.monotonic
+    _start: float = 0.0
+
+    @property
+    def _passed_s(self) -> float:
+        return self.clock() - self._start
+
+    def _is_over(self, *, checks: float) -> bool:
+        """Whether the time of the search, and this share of that of the checks, has passed."""
+        search_s, checks_s = self.limits.search_s, self.limits.checks_s
+        if search_s is None or checks_s is None:
+            return False
+        return self._passed_s >= search_s + checks * checks_s
 
     @property
     def objective(self) -> Objective:

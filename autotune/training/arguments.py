@@ -10,6 +10,7 @@ import copy
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 from autotune.core.errors import BadInput, EnvironmentUnable, nearest
 from autotune.core.job import Trainer
 from autotune.knobs.isolation import OVERRIDES
+from autotune.training.blame import blamed
+from autotune.training.option_types import check_types
 
 _CONFIGS = {
     Trainer.SFT: "SFTConfig",
@@ -24,6 +27,8 @@ _CONFIGS = {
     Trainer.REWARD: "RewardConfig",
     Trainer.KTO: "KTOConfig",
 }
+#: What TRL's parser and the argument classes raise on values they refuse.
+_REFUSALS = (ValueError, TypeError, argparse.ArgumentError, SystemExit)
 
 
 @dataclass(frozen=True)
@@ -54,18 +59,22 @@ def option_owners(trainer: Trainer) -> dict[str, str]:
     Owners are ``training``, ``model``, ``script`` and ``mixture``; when two dataclasses share a
     name the training arguments win, as in TRL's own parser.
     """
+    owners: dict[str, str] = {}
+    for owner, cls in option_classes(trainer).items():
+        owners.update({f.name: owner for f in dataclasses.fields(cls) if f.init})
+    return owners
+
+
+def option_classes(trainer: Trainer) -> dict[str, Any]:
+    """Return the argument classes of ``trl <trainer>`` by owner, the one that wins last."""
     from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments
 
-    classes = {
+    return {
         "mixture": DatasetMixtureConfig,
         "script": ScriptArguments,
         "model": ModelConfig,
         "training": config_class(trainer),
     }
-    owners: dict[str, str] = {}
-    for owner, cls in classes.items():
-        owners.update({f.name: owner for f in dataclasses.fields(cls) if f.init})
-    return owners
 
 
 def _check_known(options: Mapping[str, Any], trainer: Trainer, owners: Mapping[str, str]) -> None:
@@ -127,28 +136,34 @@ def parse_options(trainer: Trainer, options: Mapping[str, Any]) -> dict[str, Any
         BadInput: an option is unknown or its value is refused.
         EnvironmentUnable: an option needs a package that is not installed.
     """
-    from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, TrlParser
-
     owners = option_owners(trainer)
     _check_known(options, trainer, owners)
-    classes = (ScriptArguments, config_class(trainer), ModelConfig, DatasetMixtureConfig)
-    parser = TrlParser(classes)
-    parser.exit_on_error = False
-    parser.set_defaults_with_config(**dict(options))
+    check_types(options, owners, option_classes(trainer))
+    parse = partial(_parsed, trainer)
     try:
-        parsed = parser.parse_args_into_dataclasses(args=[])
-    except (SystemExit, argparse.ArgumentError) as error:
-        raise BadInput(f"TRL's parser refuses the config: {error}.") from error
+        parsed = parse(options)
     except ImportError as error:
         said = error.args[0] if isinstance(error, PackageNotFoundError) else error
         raise EnvironmentUnable(
             f"the config needs a package that is not installed: {str(said).splitlines()[0]}",
             "Install it, or leave the option out.",
         ) from error
-    except (ValueError, TypeError) as error:
-        raise BadInput(f"TRL refuses this config: {error}") from error
-    by_owner = dict(zip(("script", "training", "model", "mixture"), parsed, strict=True))
-    return {name: getattr(by_owner[owners[name]], name) for name in options}
+    except _REFUSALS as error:
+        name = blamed(options, parse, error, _REFUSALS)
+        what = "this config" if name is None else f"{name} {options[name]!r}"
+        raise BadInput(f"TRL refuses {what}: {str(error).rstrip('.')}.") from error
+    return {name: getattr(parsed[owners[name]], name) for name in options}
+
+
+def _parsed(trainer: Trainer, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the argument objects TRL's parser makes of options, by owner."""
+    from trl import TrlParser
+
+    classes = option_classes(trainer)
+    parser = TrlParser(tuple(classes.values()))
+    parser.exit_on_error = False
+    parser.set_defaults_with_config(**dict(options))
+    return dict(zip(classes, parser.parse_args_into_dataclasses(args=[]), strict=True))
 
 
 def isolated(trainer: Trainer, options: Mapping[str, Any], folder: Path) -> dict[str, Any]:

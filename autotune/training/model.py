@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from autotune.core.errors import BadInput
+from autotune.core.errors import BadInput, nearest
 from autotune.core.job import Trainer
 from autotune.training.quantized import quantized_at_random
 
@@ -95,10 +95,14 @@ def _dtype(wanted: Any, config: Any) -> Any:
         return config.dtype or torch.float32
     if isinstance(wanted, torch.dtype):
         return wanted
-    if wanted not in (None, "bfloat16", "float16", "float32"):
-        raise BadInput(f"dtype is {wanted!r}, expected auto, bfloat16, float16 or float32.")
+    if wanted not in (None, *_DTYPES):
+        raise BadInput(
+            f"dtype is {wanted!r}, expected auto, {', '.join(_DTYPES)}"
+            f"{nearest(str(wanted), list(_DTYPES))}."
+        )
     return getattr(torch, wanted or "float32")
 
 
+_DTYPES = ("bfloat16", "float16", "float32")
 #: init keywords that `from_config` understands; the others only steer how weights are loaded.
 _CONFIG_KWARGS = ("attn_implementation", "trust_remote_code")

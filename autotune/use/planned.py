@@ -13,7 +13,7 @@ from autotune.core.errors import BadInput
 from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
-from autotune.core.units import parse_duration, parse_ratio
+from autotune.core.units import parse_duration, parse_ratio, show_duration
 from autotune.intake.job import Origin
 from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
@@ -23,7 +23,7 @@ from autotune.spaces.enumerate import Enumerated
 from autotune.spaces.load import space_hash
 from autotune.spaces.schema import Space
 from autotune.study.plan import EvalRows
-from autotune.study.session import Limits
+from autotune.study.session import VERIFICATION_TIMES, Limits
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,18 @@ def limits_of(request: Request) -> Limits:
         trials=request.trials,
         search_s=None if request.timeout is None else parse_duration(request.timeout, "--timeout"),
         probe_s=parse_duration(request.probe_timeout, "--probe-timeout"),
+    )
+
+
+def timeout_notice(limits: Limits) -> tuple[str, ...]:
+    """Say when a bounded search ends at the latest."""
+    if limits.search_s is None or limits.checks_s is None:
+        return ()
+    return (
+        f"No probe of the search begins after {show_duration(limits.search_s)} (--timeout); "
+        f"confirming and verifying the winner may take {show_duration(limits.checks_s)} more, and "
+        "what has begun is finished within --probe-timeout "
+        f"({VERIFICATION_TIMES} times that for a verification).",
     )
 
 

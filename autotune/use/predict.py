@@ -76,7 +76,7 @@ def forecast(
         request, assumed = stand_in_folder(request, home / "model")
         job, origin = build_job(request, PREDICTED_TRAINERS)
         use = _Use(request, job, origin, _space(request, job), spec, home, watcher or Watcher())
-        launcher, _ = open_launcher(home, job.env, use.watch.tick)
+        launcher, _ = open_launcher(home, {**job.env, **origin.secret_env}, use.watch.tick)
         with Runner(launcher, home) as runner:
             prepared = use.prepare(runner)
             launcher.preload(prepared.model.model_type)

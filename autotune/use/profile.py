@@ -134,7 +134,7 @@ def _prepare(
         train_only=True,
     )
     watch.stage(STARTING)
-    launcher, _ = open_launcher(home, job.env, watch.tick)
+    launcher, _ = open_launcher(home, {**job.env, **origin.secret_env}, watch.tick)
     with Runner(launcher, home) as runner:
         return prepare(spec, runner, watch)
 

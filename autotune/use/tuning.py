@@ -45,6 +45,7 @@ from autotune.use.planned import (
     limits_of,
     notices_of,
     pinned,
+    timeout_notice,
 )
 from autotune.use.preparation import STARTING, prepare
 from autotune.use.watcher import Watcher
@@ -104,7 +105,8 @@ class Tuning:
         logs = self._out_dir / "logs"
         logs.mkdir(exist_ok=True)
         self._watch.stage(STARTING)
-        self._launcher, self._why_cold = open_launcher(logs, self._job.env, self._watch.tick)
+        env = {**self._job.env, **self._origin.secret_env}
+        self._launcher, self._why_cold = open_launcher(logs, env, self._watch.tick)
         return Runner(self._launcher, self._out_dir)
 
     def _plan(self, runner: Runner) -> Plan:
@@ -132,6 +134,7 @@ class Tuning:
             limits=self._limits,
             notices=(
                 *((remark,) if remark else ()),
+                *timeout_notice(self._limits),
                 *notices_of(self._origin, prepared, self._why_cold),
                 *space.notices,
             ),
@@ -252,6 +255,7 @@ class Tuning:
             gated=self._search.gated(),
             refused=self._search.refused(),
             traced=self._traced,
+            unchecked=self._search.unchecked,
         )
         if self._repeats is not None:
             return alone(result, self._search.speedup)

@@ -35,7 +35,7 @@ def test_a_bitsandbytes_that_does_not_work_stops_a_forced_option_before_any_prob
 ) -> None:
     # BC38: built without the kernels of this machine.
     from autotune.probe.child.capabilities import lacking_here
-    from autotune.probe.child.prepare import _check_packages
+    from autotune.probe.child.resolve import _check_packages
 
     def refuses(*_: Any, **__: Any) -> None:
         raise RuntimeError("no kernel image is available\nmore")
@@ -63,13 +63,13 @@ def test_a_model_of_images_is_refused_by_name(tmp_path: Path) -> None:
     from transformers import AutoTokenizer, LlavaConfig
 
     from autotune import demo
-    from autotune.probe.child.prepare import _model_facts
+    from autotune.probe.child.model_facts import model_facts
 
     LlavaConfig().save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(str(demo.DEMO_DIR)).save_pretrained(tmp_path)
     job = Job(trainer=Trainer.SFT, model=str(tmp_path), dataset=DatasetSource(path="x"))
     with pytest.raises(NotBuiltYet, match="llava"):
-        _model_facts(job, {}, tmp_path)
+        model_facts(job, {}, tmp_path)
 
 
 @pytest.mark.parametrize("trainer", OFFLINE)
@@ -118,7 +118,7 @@ def test_the_trainers_of_every_row_have_its_option() -> None:
 
 def test_a_model_spread_over_gpus_is_said_not_to_be_what_is_measured() -> None:
     # BC11
-    from autotune.probe.child.prepare import _check_device_map
+    from autotune.probe.child.resolve import _check_device_map
 
     notices: list[str] = []
     _check_device_map({"model_init_kwargs": {"device_map": "auto"}}, notices)
@@ -129,13 +129,13 @@ def test_a_model_spread_over_gpus_is_said_not_to_be_what_is_measured() -> None:
 
 def test_precision_is_resolved_once_and_names_a_gpu_without_bf16() -> None:
     # BC05
-    from autotune.probe.child.prepare import _resolve_options
+    from autotune.probe.child.resolve import resolve_options
 
     job = Job(trainer=Trainer.SFT, model="m", dataset=DatasetSource(path="x"))
     notices: list[str] = []
-    options = _resolve_options(job, CPU, notices, VERSIONS, {}, on_cpu=True)
+    options = resolve_options(job, CPU, notices, VERSIONS, {}, on_cpu=True)
     assert (True, []) == (options["bf16"], notices)
     old = CPU.model_copy(update={"name": "old CPU", "bf16": False})
-    options = _resolve_options(job, old, notices, VERSIONS, {}, on_cpu=True)
+    options = resolve_options(job, old, notices, VERSIONS, {}, on_cpu=True)
     assert (False, False) == (options["bf16"], options["fp16"])
     assert "old CPU" in notices[0]

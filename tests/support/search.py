@@ -62,6 +62,7 @@ def search_of(
     storage: str | None = IN_MEMORY,
     started: int = 0,
     guards: GuardScript | None = None,
+    timeout_s: float | None = None,
 ) -> Search:
     """Return a search that is ready to run.
 
@@ -76,6 +77,7 @@ def search_of(
         storage: Optuna's storage; None keeps a file, for searches that are resumed.
         started: probes counted before, for a resumed search.
         guards: what befalls which comparison with the reference.
+        timeout_s: longest search.
     """
     found: Enumerated = enumerate_space(space, facts, {})
     return Search(
@@ -88,6 +90,6 @@ def search_of(
             machine or FakeMachine(), facts.lengths, script, started=started, guards=guards
         ),
         store=Store(out_dir, storage, {"space": "x"}),
-        limits=Limits(trials=trials, search_s=None, probe_s=120.0),
+        limits=Limits(trials=trials, search_s=timeout_s, probe_s=120.0),
         observer=Witness(),
     )

@@ -26,6 +26,7 @@ from autotune.cli.options import (
     check_format,
     parse_sets,
 )
+from autotune.core.job import ALLOWABLE
 from autotune.intake.request import DEFAULT_TRIALS
 
 
@@ -57,15 +58,16 @@ def run(
     timeout: Annotated[
         str | None,
         typer.Option(
-            help="Longest search, such as 10m; confirming and verifying the winner come after."
+            help="Longest search, such as 10m. Confirming and verifying the winner may take half "
+            "as long again (at least 1m); what is left of it then is skipped, and that is said."
         ),
     ] = None,
     probe_timeout: ProbeTimeout = "2m",
     allow: Annotated[
         str | None,
         typer.Option(
-            help="Changes beyond neutral and data, comma-separated: mixing, longer, "
-            "effective-batch."
+            help="What the search may change beyond neutral and data, comma-separated: "
+            f"{', '.join(ALLOWABLE)}. What --set or --config says needs none of them."
         ),
     ] = None,
     weights: Weights = "random",

@@ -64,6 +64,16 @@ CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "quantized weights": ("model", {"quantization": "4bit"}, {}),
     "the dtype of weights": ("model", {"dtype": "bfloat16"}, {}),
     "an 8-bit optimizer": ("model", {"optim": "adamw_8bit"}, {}),
+    "the user's own 8-bit optimizer, paged": (
+        "neutral",
+        {"optim": "paged_adamw_8bit"},
+        {"options": {"optim": "adamw_8bit"}},
+    ),
+    "the user's own wrapped rows": (
+        "neutral",
+        {"packing": "wrapped", "max_length": 512},
+        {"options": {"packing": True, "packing_strategy": "wrapped", "max_length": 512}},
+    ),
     "another AdamW of torch": ("neutral", {"optim": "adamw_torch"}, {}),
     "another loss": ("model", {"loss_type": "dft"}, {}),
     "another attention": ("neutral", {"attn_implementation": "eager"}, {}),

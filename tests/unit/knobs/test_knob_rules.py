@@ -157,7 +157,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         "8.0 sequences instead of 10.0",
     ),
     "change_is_allowed": (
-        {"options": {"packing": True, "packing_strategy": "wrapped"}},
+        {"allow": frozenset({"effective-batch"})},
         {"packing": "none"},
         {"packing": "wrapped", "max_length": 512},
         "--allow mixing",
@@ -230,8 +230,7 @@ def test_what_the_user_allows_is_not_held_against_a_candidate() -> None:
 
 
 def test_the_users_own_config_is_not_held_to_what_they_ask_of_others() -> None:
-    options = {"packing": True, "packing_strategy": "wrapped", "max_length": 128}
-    facts = facts_of(options=options)
+    facts = facts_of([3000] * 40, options={"max_length": 2500}, positions=2048)
     own = canonical(user_candidate(facts), facts)
     assert judge(own, facts, own=True).valid
     assert not judge(own, facts).valid

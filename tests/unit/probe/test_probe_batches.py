@@ -9,7 +9,7 @@ import pytest
 
 from autotune.core.errors import BadInput, NotBuiltYet
 from autotune.probe.child.batches import RowFacts, batch_of, warmup_batches, worst_batches
-from autotune.probe.child.prepare import _check_values
+from autotune.probe.child.resolve import _check_values
 from autotune.probe.child.rows import _trained
 
 

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from autotune.core.candidate import Value
+from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.job import ALLOWABLE, Trainer
+from autotune.knobs.catalog import user_candidate
+from autotune.knobs.changes import word_for
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import OFFLINE
 from autotune.knobs.rules import judge
@@ -21,7 +24,7 @@ from autotune.spaces.enumerate import (
 )
 from autotune.spaces.load import find_space, list_spaces, read_space
 from autotune.spaces.schema import Space
-from tests.support.facts import GPU, facts_of
+from tests.support.facts import CPU, GPU, facts_of
 
 SFT = read_space(find_space("sft"))
 
@@ -208,6 +211,37 @@ def test_a_space_that_does_not_search_the_length_keeps_the_users_own() -> None:
     facts = facts_of([3000] * 40, positions=4096)
     neutral = enumerate_space(read_space(find_space("neutral-only")), facts, {})
     assert {1024} == values(neutral, "max_length")
+
+
+OWN: dict[str, dict[str, Any]] = {
+    "an optimizer of the table": {"optim": "adamw_8bit"},
+    "a paged optimizer": {"optim": "paged_adamw_8bit"},
+    "an optimizer no space lists": {"optim": "sgd"},
+    "adapters": {"use_peft": True, "lora_r": 12, "lora_target_modules": ["q_proj", "v_proj"]},
+    "quantized weights": {"use_peft": True, "load_in_4bit": True},
+    "a dtype": {"dtype": "bfloat16"},
+    "a dtype among the init keywords": {"model_init_kwargs": {"dtype": "bfloat16"}},
+    "a loss": {"loss_type": "dft"},
+    "rows that mix": {"packing": True, "packing_strategy": "wrapped", "max_length": 128},
+}
+
+
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("pinned", [True, False], ids=["set", "config"])
+@pytest.mark.parametrize("case", OWN)
+def test_what_the_user_sets_needs_no_word_of_allow(case: str, pinned: bool, device: Device) -> None:
+    facts = facts_of(device=device, options=OWN[case], allow=frozenset({"effective-batch"}))
+    own = canonical(user_candidate(facts), facts)
+    found = enumerate_space(SFT, facts, OWN[case] if pinned else {})
+    assert len(found.candidates) > 5
+    for name in ("optim", "peft", "lora_r", "lora_target_modules", "quantization", "dtype"):
+        assert own.get(name) in values(found, name), name
+        assert not any(word_for(name, value, facts) for value in values(found, name)), name
+
+
+def test_allowing_a_change_keeps_what_the_user_set_among_what_is_tried() -> None:
+    facts = facts_of(options={"optim": "sgd"}, allow=frozenset({"optimizer"}))
+    assert {"sgd", "adamw_8bit"} < values(enumerate_space(SFT, facts, {}), "optim")
 
 
 def test_a_config_nobody_can_train_is_bad_input_before_any_probe() -> None:

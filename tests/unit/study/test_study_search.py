@@ -362,3 +362,22 @@ def test_candidates_of_the_first_minutes_turn_every_lever(tmp_path: Path) -> Non
     search.run()
     second: Candidate = search.trials[1].candidate
     assert second.differences(OWN) == {"gradient_checkpointing": ("none", "full")}
+
+
+#: By seconds a probe takes: probes of the search, and whether checks of the winner begin.
+TIMED = {1.0: (8, True, True), 60.0: (4, True, False), 1000.0: (1, False, False)}
+
+
+@pytest.mark.parametrize("seconds", TIMED)
+def test_a_timeout_ends_the_search_and_bounds_the_checks_after_it(
+    seconds: float, tmp_path: Path
+) -> None:
+    searched, confirmed, verified = TIMED[seconds]
+    search = search_of(tmp_path, FACTS, trials=8, timeout_s=200.0)
+    search.clock = lambda: seconds * len(search.trials)
+    search.run()
+    roles = [t.role for t in search.trials]
+    assert searched == roles.count("baseline") + roles.count("search")
+    assert confirmed == ("confirmation" in roles)
+    assert verified == ("verification" in roles)
+    assert verified == (not search.unchecked)

@@ -1,0 +1,70 @@
+"""What is a secret: names and texts; pure. What is done with one is decided where it is met."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+HIDDEN = "(hidden)"
+#: Options whose value is a secret, whatever it looks like.
+SECRET_OPTIONS = ("hub_token", "push_to_hub_token", "trackio_space_id_token")
+#: Keys of nested options (``model_init_kwargs``) whose value is one.
+_SECRET_KEYS = ("token", "use_auth_token", "auth_token", "access_token", "api_key", "password")
+#: Environment variables whose value is a secret by their name.
+_SECRET_VARIABLE = re.compile(
+    r"TOKEN(?!IZERS)|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.I
+)
+#: Tokens of Hugging Face, GitHub and OpenAI-like services, AWS key ids, passwords inside URLs.
+_SECRET_TEXT = re.compile(
+    r"\b(?:hf|api_org|ghp|gho|ghs|github_pat|sk|glpat)[_-][A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b"
+    r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
+)
+
+
+def hide_text(text: str) -> str:
+    """Return a text with everything hidden that looks like a secret."""
+    return _SECRET_TEXT.sub(HIDDEN, text)
+
+
+def is_secret_variable(name: str, value: str = "") -> bool:
+    """Return whether an environment variable is a secret, by its name or by its value."""
+    return bool(_SECRET_VARIABLE.search(name)) or hide_text(value) != value
+
+
+def is_secret_option(name: str, value: Any, *, nested: bool = False) -> bool:
+    """Return whether a TRL option is a secret, by its name or by its value.
+
+    Args:
+        name: the option, or a key of a nested one.
+        value: its value; of lists and mappings, what is in them is looked at by itself.
+        nested: whether the name is a key of a nested option.
+    """
+    if not isinstance(value, str):
+        return False
+    named = name in SECRET_OPTIONS or (nested and name in _SECRET_KEYS)
+    return named or hide_text(value) != value
+
+
+def without_secrets(options: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return options without their secrets, and the names of those, nested ones by their path.
+
+    Args:
+        options: TRL options by name.
+    """
+    names: list[str] = []
+    return _without(options, "", names), tuple(names)
+
+
+def _without(options: Mapping[str, Any], path: str, names: list[str]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for name, value in options.items():
+        if is_secret_option(name, value, nested=bool(path)):
+            names.append(f"{path}{name}")
+        elif isinstance(value, Mapping):
+            left = _without(value, f"{path}{name}.", names)
+            if left or not value:
+                kept[name] = left
+        else:
+            kept[name] = value
+    return kept

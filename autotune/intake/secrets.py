@@ -1,0 +1,110 @@
+"""Takes tokens and passwords out of what the user gives, before any of it is written down.
+
+Measuring needs none of them: they go to the measuring processes as variables of their environment
+and nowhere else. In the user's YAML a comment takes their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import yaml
+
+from autotune.core.secrets import (
+    hide_text,
+    is_secret_option,
+    is_secret_variable,
+    without_secrets,
+)
+from autotune.emit.read_config import UserConfig
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """A user's config without secrets, and what was taken out.
+
+    Args:
+        config: what is left; its text has a comment where a secret was, or is empty when it is
+            too unusual to edit.
+        env: variables that are secrets, for the measuring processes alone.
+        names: what was taken out, as the user calls it.
+    """
+
+    config: UserConfig
+    env: dict[str, str]
+    names: tuple[str, ...]
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Say what was left out, and what to do about it."""
+        if not self.names:
+            return ()
+        return (
+            f"{', '.join(self.names)}: kept out of everything that is written, best.yaml included. "
+            "Set it where you train (for the hub: HF_TOKEN, or `hf auth login`).",
+        )
+
+
+def withhold(config: UserConfig) -> Withheld:
+    """Return a config without its secrets.
+
+    Args:
+        config: the user's YAML, taken apart.
+    """
+    options, names = without_secrets(config.options)
+    secret = {k: v for k, v in config.env.items() if is_secret_variable(k, v)}
+    env = {k: v for k, v in config.env.items() if k not in secret}
+    names = (*names, *(f"env {name}" for name in secret))
+    text = hide_text(_commented(config.text)) if names else hide_text(config.text)
+    return Withheld(replace(config, text=text, options=options, env=env), secret, names)
+
+
+def _commented(text: str) -> str:
+    """Return a YAML text with a comment for every line that holds a secret; "" when it cannot be
+    told apart from its neighbours."""
+    lines = text.splitlines(keepends=True)
+    for key, first, last in sorted(_places(yaml.compose(text, Loader=yaml.SafeLoader)), key=_line):
+        if first is None:
+            return ""
+        indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
+        lines[first] = f"{indent}# {key}: kept out by autotune\n"
+        lines[first + 1 : last + 1] = [""] * (last - first)
+    return "".join(lines)
+
+
+def _line(place: tuple[str, int | None, int]) -> int:
+    return -1 if place[1] is None else place[1]
+
+
+def _places(root: yaml.Node | None) -> Iterator[tuple[str, int | None, int]]:
+    """Yield key, first and last line of every secret; no line where it shares one."""
+    if not isinstance(root, yaml.MappingNode):
+        return
+    for key, value in root.value:
+        if isinstance(value, yaml.MappingNode):
+            env = key.value == "env"
+            inner = [(k, v) for k, v in value.value if _is_secret(k, v, env=env, nested=True)]
+            if inner and len(inner) == len(value.value):
+                yield _lines(root, key, value)  # a block that is left empty is null
+            else:
+                yield from (_lines(value, k, v) for k, v in inner)
+        elif _is_secret(key, value, env=False, nested=False):
+            yield _lines(root, key, value)
+
+
+def _is_secret(key: yaml.Node, value: yaml.Node, *, env: bool, nested: bool) -> bool:
+    if not isinstance(value, yaml.ScalarNode):
+        return False
+    if env:
+        return is_secret_variable(str(key.value), str(value.value))
+    return is_secret_option(str(key.value), str(value.value), nested=nested)
+
+
+def _lines(
+    mapping: yaml.MappingNode, key: yaml.Node, value: yaml.Node
+) -> tuple[str, int | None, int]:
+    end = value.end_mark.line
+    if end > key.start_mark.line and value.end_mark.column <= key.start_mark.column:
+        end -= 1  # the mark of a block is already at what follows it
+    return str(key.value), None if mapping.flow_style else key.start_mark.line, end

@@ -1,0 +1,86 @@
+"""Puts the model a job names where probes find it, and reads from its config what rules ask.
+
+Loads no weights; whether a model is one this version measures is decided here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from autotune.core.errors import BadInput, NotBuiltYet, nearest
+from autotune.core.job import Job
+from autotune.probe.child.capabilities import traits_of
+from autotune.probe.prepared import ModelFacts
+
+
+def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[ModelFacts, Any, Any]:
+    """Put the model's config and tokenizer below the run's folder and read its facts.
+
+    Returns:
+        The facts, transformers' config and the tokenizer.
+
+    Raises:
+        BadInput: the model is missing, or is not one that can be built.
+        NotBuiltYet: it reads more than text.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    trust = bool(options.get("trust_remote_code", False))
+    revision = options.get("model_revision", "main")
+    named = Path(job.model).expanduser()
+    local = named.parent if named.name == "config.json" else named
+    looks_local = named.exists() or job.model.startswith((".", "/", "~"))
+    if looks_local and not (local / "config.json").is_file():
+        if local.is_dir():
+            raise BadInput(
+                f"no config.json in the model folder {local}.",
+                "Give a folder written by save_pretrained, or a hub id.",
+            )
+        siblings = [p.name for p in local.parent.iterdir()] if local.parent.is_dir() else []
+        raise BadInput(
+            f"there is no model at {job.model}{nearest(local.name, siblings)}.",
+            "Give a folder with config.json and a tokenizer, or a hub id.",
+        )
+    source = str(local) if looks_local else job.model
+    try:
+        config = AutoConfig.from_pretrained(source, trust_remote_code=trust, revision=revision)
+        tokenizer = AutoTokenizer.from_pretrained(
+            source, trust_remote_code=trust, revision=revision
+        )
+    except (OSError, ValueError, KeyError) as error:
+        first = str(error).strip().splitlines()[0]
+        where = "" if looks_local else " It is not a local folder, and the hub did not give it."
+        raise BadInput(
+            f"the model {job.model!r} cannot be read: {first}{where}",
+            "Give a folder with config.json and a tokenizer, or a hub id that can be reached.",
+        ) from error
+    text = config.get_text_config()
+    if text is not config:
+        raise NotBuiltYet(
+            f"the model {job.model!r} ({config.model_type}) reads more than text; models of images "
+            "or sound are not measured by this version.",
+            "Its language model alone can be tuned, from a folder of its own.",
+        )
+    has_weights = looks_local and any(
+        next(local.glob(p), None) is not None for p in ("*.safetensors", "pytorch_model*.bin")
+    )
+    model_dir = local.resolve() if looks_local else out_dir / "model"
+    if not looks_local:
+        config.save_pretrained(model_dir)
+        tokenizer.save_pretrained(model_dir)
+    facts = text.to_dict()
+    return (
+        ModelFacts(
+            model_dir=str(model_dir),
+            name=job.model,
+            model_type=config.model_type,
+            positions=facts.get("max_position_embeddings"),
+            vocabulary=int(facts.get("vocab_size", 0)),
+            moe=any(k in facts for k in ("num_experts", "num_local_experts", "n_routed_experts")),
+            has_weights=has_weights,
+            traits=traits_of(config),
+        ),
+        config,
+        tokenizer,
+    )

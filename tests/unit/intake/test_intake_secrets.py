@@ -1,0 +1,102 @@
+"""Secrets of the user's config and command line are in nothing that is written down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from autotune.core.errors import BadInput
+from autotune.intake.job import build_job
+from autotune.intake.request import Request, resumed_request, save_request
+
+HF = "hf_" + "a1B2" * 6
+YAML = f"""\
+# mine; an old one was {HF}
+learning_rate: 1.0e-4
+hub_token: {HF}
+hub_model_id: me/mine
+model_init_kwargs:
+  token: planted-secret
+  use_cache: false
+env:
+  WANDB_API_KEY: planted-secret
+  MLFLOW_TRACKING_URI: https://me:planted-secret@host/ml
+  WANDB_PROJECT: x
+eos_token: "</s>"
+"""
+
+
+def built(text: str, tmp_path: Path, **request: Any) -> Any:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text, encoding="utf-8")
+    return build_job(Request(config=str(file), **request))
+
+
+def test_no_secret_of_a_config_is_in_the_job_and_its_other_lines_stay(tmp_path: Path) -> None:
+    job, origin = built(YAML, tmp_path)
+    document = job.model_dump_json()
+    assert "planted-secret" not in document
+    assert HF not in document
+    assert {"WANDB_PROJECT": "x"} == job.env
+    assert {"use_cache": False} == job.options["model_init_kwargs"]
+    assert job.options["eos_token"] == "</s>"
+    assert job.config_text is not None
+    own = yaml.safe_load(job.config_text)
+    assert {"hub_model_id": "me/mine", "eos_token": "</s>"}.items() <= own.items()
+    assert {"WANDB_PROJECT": "x"} == own["env"]
+    assert "# hub_token: kept out by autotune" in job.config_text
+    (said,) = (n for n in origin.notices if "kept out" in n)
+    for name in ("hub_token", "model_init_kwargs.token", "env WANDB_API_KEY", "HF_TOKEN"):
+        assert name in said
+
+
+def test_the_measuring_processes_still_get_the_variables(tmp_path: Path) -> None:
+    _, origin = built(YAML, tmp_path)
+    assert origin.secret_env["WANDB_API_KEY"] == "planted-secret"
+    assert set(origin.secret_env) == {"WANDB_API_KEY", "MLFLOW_TRACKING_URI"}
+
+
+def test_a_block_of_nothing_but_secrets_goes_with_them(tmp_path: Path) -> None:
+    job, _ = built("env:\n  HF_TOKEN: >\n    planted\n    secret\nseed: 3\n", tmp_path)
+    assert {"seed": 3} == yaml.safe_load(str(job.config_text))
+    assert "planted" not in job.model_dump_json()
+
+
+def test_a_secret_inside_a_line_leaves_the_text_out(tmp_path: Path) -> None:
+    job, _ = built("env: {HF_TOKEN: planted-secret, A: b}\nseed: 3\n", tmp_path)
+    assert job.config_text is None
+    assert {"A": "b"} == job.env
+    assert {"seed": 3} == job.options
+
+
+def test_a_config_without_secrets_is_kept_letter_by_letter(tmp_path: Path) -> None:
+    text = "max_length: 64   # short\npad_token: <pad>\n"
+    job, origin = built(text, tmp_path)
+    assert text == job.config_text
+    assert not any("kept out" in n for n in origin.notices)
+
+
+@pytest.mark.parametrize("name", ["hub_token", "push_to_hub_token"])
+def test_a_secret_that_is_typed_is_in_no_document(name: str, tmp_path: Path) -> None:
+    request = Request(set_options={name: "planted-secret", "seed": 3}, out=str(tmp_path))
+    job, origin = build_job(request)
+    save_request(request, tmp_path)
+    assert "planted" not in (tmp_path / "request.json").read_text(encoding="utf-8")
+    assert "planted" not in job.model_dump_json()
+    assert any(name in notice for notice in origin.notices)
+    again = resumed_request(Request(set_options=request.set_options, resume=True), tmp_path)
+    assert {"seed": 3} == again.set_options
+
+
+def test_the_password_of_a_storage_is_asked_for_again(tmp_path: Path) -> None:
+    storage = "mysql+pymysql://me:planted@host/name"
+    save_request(Request(storage=storage, out=str(tmp_path)), tmp_path)
+    assert "planted" not in (tmp_path / "request.json").read_text(encoding="utf-8")
+    with pytest.raises(BadInput, match="Give --storage again"):
+        resumed_request(Request(resume=True), tmp_path)
+    assert storage == resumed_request(Request(storage=storage, resume=True), tmp_path).storage
+    with pytest.raises(BadInput, match="was started with"):
+        resumed_request(Request(storage="sqlite:///x.db", resume=True), tmp_path)
