@@ -12,7 +12,6 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from autotune.api import Plan, Watcher
 from autotune.cli.row_progress import RowProgress
 from autotune.cli.words import (
     accumulation_of,
@@ -31,6 +30,8 @@ from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.study.choose import ranking
 from autotune.study.proof import CONFIRMATION_ROUNDS
 from autotune.study.refusals import is_refusal
+from autotune.use.planned import Plan
+from autotune.use.watcher import Watcher
 
 _ROLE = {
     "baseline": "your config",
