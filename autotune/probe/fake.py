@@ -13,12 +13,19 @@ from dataclasses import replace
 from autotune.core.equivalence import Compared, Update
 from autotune.core.lengths import Lengths
 from autotune.core.measurement import ProbeReport
-from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.probe.classify import classify
 from autotune.probe.equivalence import judge
 from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_script import Differs, GuardScript, Hangs, Interrupts, Script
+from autotune.probe.fake_script import (
+    Differs,
+    GuardScript,
+    Hangs,
+    Interrupts,
+    Raises,
+    Script,
+)
 from autotune.probe.fake_session import FakeSession
+from autotune.probe.observed import Observed
 from autotune.probe.prober import Tick
 from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
 
@@ -107,10 +114,19 @@ class FakeProber:
         if isinstance(happening, Interrupts):
             raise KeyboardInterrupt
         log_file = f"logs/{name}.txt"
-        if isinstance(happening, Hangs):
-            reason = f"it took longer than {deadline_s:.0f} s"
-            ending = Ending(outcome=Outcome.TIMEOUT, phase=Phase.STEADY, reason=reason)
-            return ProbeReport(ending=ending, wall_seconds=deadline_s, log_file=log_file)
+        if isinstance(happening, Hangs | Raises):
+            seen = Observed(
+                failure=happening.failure() if isinstance(happening, Raises) else None,
+                measurement=None,
+                code=1,
+                timed_out=isinstance(happening, Hangs),
+                deadline_s=deadline_s,
+                peak_rss_bytes=None,
+                host_total_bytes=self._machine.total_bytes,
+                cap_bytes=None,
+                device=spec.device,
+            )
+            return ProbeReport(ending=classify(seen)[0], wall_seconds=deadline_s, log_file=log_file)
         more = happening.loss_ratio if isinstance(happening, Differs) else 0.0
         compared = Compared(
             reference=self._update(spec, spec.reference, 0.0),

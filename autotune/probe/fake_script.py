@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from autotune.core.outcome import Phase
-from autotune.probe.protocol import GuardSpec, ProbeSpec
+from autotune.probe.protocol import Failure, GuardSpec, ProbeSpec
 
 _MIB = 2**20
 
@@ -20,6 +20,16 @@ class Raises:
     phase: Phase = Phase.STEADY
     step: int = 0
     traceback: str = ""
+
+    def failure(self) -> Failure:
+        """Return the answer of a child in which this is raised."""
+        return Failure(
+            type_name=self.type_name,
+            message=self.message,
+            traceback=self.traceback or f"Traceback (made up)\n{self.type_name}: {self.message}",
+            phase=self.phase,
+            step=self.step,
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,7 @@ class Interrupts:
 Happening = Raises | Dies | Hangs | Diverges | Grows | Spills | Pollutes | Differs | Interrupts
 #: What befalls a probe, by its order from 0 and its request; None when nothing does.
 Script = Callable[[int, ProbeSpec], Happening | None]
-#: The same of comparisons: `Differs`, `Hangs`, `Interrupts`, or nothing.
+#: The same of comparisons: `Differs`, `Raises`, `Hangs`, `Interrupts`, or nothing.
 GuardScript = Callable[[int, GuardSpec], Happening | None]
 
 

@@ -28,7 +28,7 @@ from autotune.probe.fake_script import (
     out_of_memory,
 )
 from autotune.probe.observed import Observed
-from autotune.probe.protocol import Failure, ProbeSpec
+from autotune.probe.protocol import ProbeSpec
 
 _UPDATES = 2
 _ACCUMULATION = 2
@@ -99,14 +99,7 @@ class FakeSession:
         return replace(nothing, measurement=measurement), _wall(measurement)
 
     def _failed(self, seen: Observed, why: Raises, measured: Measurement | None) -> Observed:
-        failure = Failure(
-            type_name=why.type_name,
-            message=why.message,
-            traceback=why.traceback or f"Traceback (made up)\n{why.type_name}: {why.message}",
-            phase=why.phase,
-            step=why.step,
-        )
-        return replace(seen, failure=failure, measurement=measured, code=1)
+        return replace(seen, failure=why.failure(), measurement=measured, code=1)
 
     def _measure(self) -> Measurement:
         spec, machine = self.spec, self.machine

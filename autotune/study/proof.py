@@ -6,8 +6,11 @@ What an ending means is decided in choose.py and guard.py; what is measured, in 
 from __future__ import annotations
 
 from autotune.core.candidate import Candidate
+from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome, Phase
 from autotune.core.result import TrialRecord
+from autotune.probe.classify import is_transient
+from autotune.probe.protocol import GuardSpec
 from autotune.study.choose import (
     choice,
     may_recover,
@@ -83,12 +86,9 @@ class Proving(Session):
         )
         number = self.trials[-1].number + 1
         self.observer.started(chosen.candidate, "guard")
-        report = self.prober.compare(
-            spec,
-            name=f"{number:04d}",
-            deadline_s=VERIFICATION_TIMES * self.limits.probe_s,
-            tick=self.observer.tick,
-        )
+        report = self._compare(spec, f"{number:04d}")
+        if is_transient(report):
+            report = self._compare(spec, f"{number:04d}-again")
         record = chosen.model_copy(
             update={"number": number, "role": "guard", "report": report, "estimate": None}
         )
@@ -97,6 +97,10 @@ class Proving(Session):
             self.store.finish(None, record, None)
             self.observer.finished(record)
         return report.compared is None or report.ending.outcome is Outcome.FITS
+
+    def _compare(self, spec: GuardSpec, name: str) -> ProbeReport:
+        deadline = VERIFICATION_TIMES * self.limits.probe_s
+        return self.prober.compare(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
 
     def confirm(self) -> None:
         """Measure the best candidate and the reference in turns and set ``speedup``.

@@ -185,3 +185,13 @@ def test_checkpointing_that_is_not_reentrant_says_so_to_a_user_who_wrote_it() ->
     assert "reentrant" == user_candidate(facts_of(options=own)).get("gradient_checkpointing")
     full = options_of({"gradient_checkpointing": "full"}, options=own)
     assert {"use_reentrant": False} == full["gradient_checkpointing_kwargs"]
+
+
+@pytest.mark.parametrize("strategy", ["bfd", "bfd_split", "wrapped"])
+def test_an_update_of_packed_rows_counts_the_users_documents(strategy: str) -> None:
+    # 64 documents of 50 tokens: five of them fill a row of 256 but for 6 tokens.
+    facts = facts_of([50] * 64, allow=frozenset({"mixing"}))
+    knobs = {"packing": strategy, "max_length": 256, "per_device_train_batch_size": 1}
+    made = settings(canonical(candidate_of(**knobs), facts), facts)
+    assert 2 == made.accumulation
+    assert 2 * 64 / 13 == pytest.approx(made.sequences_per_update)

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
-from autotune.probe.fake_script import Differs, Hangs, Interrupts
+from autotune.probe.fake_script import Differs, Hangs, Interrupts, Raises
 from autotune.study.choose import choice
 from autotune.study.guard import not_comparable, update_rows, words
 from autotune.study.search import Search
@@ -65,7 +65,17 @@ def test_a_comparison_that_takes_too_long_leaves_the_choice_and_says_so(tmp_path
     (record,) = compared(search)
     assert record.candidate == chosen(search).candidate
     said = words(chosen(search), search.trials[0], search.trials, FACTS)
-    assert said.startswith("NOT compared") and "longer than" in said
+    assert said.startswith("NOT compared") and "did not end within" in said
+
+
+def test_a_comparison_that_meets_a_passing_fault_is_made_once_more(tmp_path: Path) -> None:
+    busy = Raises("torch.AcceleratorError", "CUDA error: CUDA-capable device(s) is/are busy")
+    search = search_of(tmp_path, FACTS, guards=lambda order, _: busy if order == 0 else None)
+    search.run()
+    prober: Any = search.prober
+    assert 2 == len(prober.compared)
+    (record,) = compared(search)
+    assert record.report.ending.outcome is Outcome.FITS
 
 
 def test_an_interrupted_comparison_is_taken_again_and_a_finished_one_is_not(tmp_path: Path) -> None:
