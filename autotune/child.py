@@ -7,6 +7,7 @@ then starts from the same warm server, with torch and the trainers already impor
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ def answer(spec: TraceSpec, work_dir: Path) -> Reply:
     from autotune.predict.request import TraceRequest
     from autotune.predict.traced import run_key
 
+    tempfile.tempdir = str(work_dir)  # what a tracer leaves that is ended goes with its folder
     requests = [TraceRequest.model_validate(document) for document in spec.requests]
     groups: dict[str, list[int]] = {}
     for number, request in enumerate(requests):
