@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -40,6 +41,7 @@ def answer(spec: TraceSpec, work_dir: Path) -> Reply:
     from autotune.predict.request import TraceRequest
     from autotune.predict.traced import run_key
 
+    tempfile.tempdir = str(work_dir)  # what a tracer leaves that is ended goes with its folder
     requests = [TraceRequest.model_validate(document) for document in spec.requests]
     alike: dict[str, list[int]] = {}
     for number, request in enumerate(requests):

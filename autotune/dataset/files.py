@@ -5,6 +5,7 @@ What cannot be loaded ends in one sentence that says what was found and what to 
 
 from __future__ import annotations
 
+import glob
 import re
 import zlib
 from pathlib import Path
@@ -72,7 +73,8 @@ def _load_file(path: Path, split: str, cache_dir: Path, first: int | None) -> Da
             f"expected one of {', '.join(BUILDERS)}{nearest(path.suffix, list(BUILDERS))}."
         )
     shown = str(path)
-    return load_files(builder, str(path), [path], split, cache_dir, shown=shown, first=first)
+    pattern = glob.escape(shown)  # what the data set library takes names for
+    return load_files(builder, pattern, [path], split, cache_dir, shown=shown, first=first)
 
 
 def _load_folder(folder: Path, split: str, cache_dir: Path, first: int | None) -> Dataset:

@@ -93,8 +93,8 @@ def _local_blocks(path: Path, split: str) -> list[dict[str, Any]] | None:
     builder = None if path.is_dir() else builder_of(path)
     if builder is not None and data_suffix(path) == ".tsv":
         # TRL can name no separator; the library finds it by the ending of a folder's file.
-        folder, name = str(path.absolute().parent), glob.escape(path.name)
-        return [{"path": folder, "data_files": name, "split": split}]
+        folder = str(path.absolute().parent)
+        return [{"path": folder, "data_files": _pattern(path), "split": split}]
     if builder is not None:
         return [{"path": builder, "data_files": _pattern(path), "split": split}]
     if (path / "state.json").is_file():

@@ -146,8 +146,16 @@ def resumed_request(request: Request, out_dir: Path) -> Request:
     file = out_dir / REQUEST_FILE
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInput(f"there is no run to resume at {out_dir}: {error}") from error
+    except OSError as error:
+        raise BadInput(
+            f"there is no run to resume at {out_dir}: no {REQUEST_FILE} in it.",
+            "Name the folder of a run with --out.",
+        ) from error
+    except ValueError as error:
+        raise BadInput(
+            f"{file} is damaged ({error}), so the run cannot go on.",
+            "Its result can still be emitted; start again with another --out.",
+        ) from error
     if not isinstance(stored, dict):
         raise BadInput(f"{file} is not the request of a run.", "Choose another --out.")
     plain = dataclasses.asdict(Request())

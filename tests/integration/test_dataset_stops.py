@@ -55,8 +55,9 @@ def command(shared: Shared, home: Path, monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def written(home: Path, rows: Any, name: str = "rows.jsonl") -> str:
-    text = rows if isinstance(rows, str) else "".join(json.dumps(row) + "\n" for row in rows)
-    (home / name).write_text(text, encoding="utf-8")
+    if not isinstance(rows, str | bytes):
+        rows = "".join(json.dumps(row) + "\n" for row in rows)
+    (home / name).write_bytes(rows if isinstance(rows, bytes) else rows.encode())
     return name
 
 
@@ -106,6 +107,12 @@ STOPS: dict[str, tuple[Any, str, str]] = {
         "whole",
         "row 1 has 3 tokens and 3 labels of -100",
     ),
+    "text in another encoding": (
+        '{"text": "caf\u00e9"}\n'.encode("latin-1"),
+        "whole",
+        "is not UTF-8 text",
+    ),
+    "rows of an end token alone": ([{"text": ""}] * 4, "whole", "one token long"),
     "BC32 an id beyond the embedding": ([{"input_ids": [1, 400]}], "whole", "token id 400"),
 }
 

@@ -188,6 +188,26 @@ def test_a_damaged_archive_and_a_foreign_encoding_are_named(tmp_path: Path) -> N
     assert "is not UTF-8" in refusal(tmp_path / "b.jsonl", tmp_path)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt"])
+def test_text_in_another_encoding_is_said_to_be_so(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes("text\ncaf\u00e9\n".encode("latin-1"))
+    message = refusal(tmp_path / name, tmp_path)
+    assert f"{name} is not UTF-8 text" in message
+    assert "Save it as UTF-8" in message
+
+
+@pytest.mark.parametrize("name", ["*.jsonl", "part-?.jsonl", "part-[12].jsonl"])
+def test_a_pattern_is_answered_with_how_to_name_several_files(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "part-1.jsonl", '{"text": "a"}\n')
+    message = refusal(tmp_path / name, tmp_path)
+    assert "is a pattern" in message
+    assert f"data_files: {tmp_path}" in message
+
+
+def test_a_block_of_a_builder_without_files_says_what_is_missing(tmp_path: Path) -> None:
+    assert "Add data_files" in refusal("", tmp_path, blocks=({"path": "json"},))
+
+
 def test_a_split_cut_to_nothing_has_no_rows(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", '{"text": "a"}\n')
     assert "holds no rows" in refusal(path, tmp_path, "train[:0]")

@@ -49,6 +49,11 @@ def test_a_local_file_is_read_by_its_builder(tmp_path: Path, name: str, builder:
     )
 
 
+def test_a_file_separated_by_tabs_is_read_from_its_folder_which_knows_them(tmp_path: Path) -> None:
+    block = {"path": str(tmp_path), "data_files": f"{tmp_path}/r[[]1].tsv", "split": "train"}
+    assert {"datasets": [block]} == located(DatasetSource(path=str(tmp_path / "r[1].tsv")))
+
+
 def test_a_folder_of_files_is_named_by_its_absolute_path(tmp_path: Path) -> None:
     assert {"dataset_name": str(tmp_path)} == located(DatasetSource(path=str(tmp_path)))
 
