@@ -21,7 +21,7 @@ from autotune.core.units import show_alike, show_bytes, show_duration, show_rati
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import overridden
 from autotune.probe.prepared import Prepared
-from autotune.report.summary import what_dominates
+from autotune.report.side_by_side import what_dominates
 from autotune.study.choose import InVain, choice, in_vain, reference, verification_of
 from autotune.study.guard import words
 from autotune.study.strategy import cheapest
