@@ -18,7 +18,7 @@ from autotune.report.anatomy import (
     traced_peak,
 )
 from autotune.report.figure import Chart, Key, base_layout, checked, memory_unit
-from autotune.report.summary import side_by_side
+from autotune.report.side_by_side import side_by_side
 
 #: Colour of every part, a key of `palette.PARTS`.
 _COLOURS = {words: str(component) for component, words in COMPONENTS.items()} | {

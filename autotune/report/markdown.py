@@ -15,6 +15,7 @@ from autotune.core.units import show_bytes, show_duration
 from autotune.report import summary
 from autotune.report.clocks import clocks
 from autotune.report.privacy import public
+from autotune.report.side_by_side import nearest_miss
 from autotune.report.trial_rows import trial_rows
 
 #: GitHub refuses comments above 65,536 characters; step summaries may be longer.
@@ -114,7 +115,7 @@ def _settings(result: Result) -> str:
 
 
 def _nearest(result: Result) -> str:
-    trial = summary.nearest_miss(result)
+    trial = nearest_miss(result)
     if result.best is not None or trial is None or trial.report.needed_bytes is None:
         return ""
     needed = show_bytes(trial.report.needed_bytes)

@@ -15,6 +15,7 @@ from autotune.report import summary
 from autotune.report.anatomy import traced_peak
 from autotune.report.chart_predicted import absent
 from autotune.report.clocks import clocks
+from autotune.report.side_by_side import nearest_miss
 from autotune.report.trial_rows import KNOB, trial_rows
 
 
@@ -153,7 +154,7 @@ def _peak(trial: TrialRecord | None) -> int | None:
 
 
 def _nearest(result: Result) -> dict[str, str] | None:
-    trial = summary.nearest_miss(result)
+    trial = nearest_miss(result)
     if result.best is not None or trial is None or trial.report.needed_bytes is None:
         return None
     needed, usable = trial.report.needed_bytes, result.budget.usable_bytes

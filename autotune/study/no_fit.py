@@ -6,7 +6,7 @@ from autotune.core.errors import EnvironmentUnable, NothingFits
 from autotune.core.measurement import ProbeReport
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_ratio
-from autotune.report.summary import what_dominates
+from autotune.report.side_by_side import what_dominates
 from autotune.study.strategy import cheapest
 
 

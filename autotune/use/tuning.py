@@ -25,7 +25,7 @@ from autotune.knobs.versions import canonical_options
 from autotune.probe.launch import open_launcher
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
-from autotune.report.summary import side_by_side
+from autotune.report.side_by_side import side_by_side
 from autotune.spaces.enumerate import enumerate_space, require_own
 from autotune.spaces.load import space_for, space_hash
 from autotune.study.assemble import Run, assemble
