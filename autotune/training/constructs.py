@@ -225,7 +225,7 @@ def _optimizer(built: Any) -> None:
 
     cls, kwargs = built.get_optimizer_cls_and_kwargs(built.args, built.model)
     optimizer = cls([torch.nn.Parameter(torch.zeros(1))], **kwargs)
-    built.create_scheduler(num_training_steps=2, optimizer=optimizer)
+    built.create_scheduler(num_training_steps=10_000, optimizer=optimizer)
 
 
 def _first_line(error: Exception) -> str:
