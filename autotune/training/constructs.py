@@ -108,8 +108,6 @@ def check_constructs(
     for attempt, refusals in ((build, _REFUSALS), (step, _FAULTS)):
         try:
             attempt(options, small=small)
-        except BadInput:
-            raise
         except (*refusals, ImportError) as error:
             again = partial(attempt, small=small)
             name = blamed(options, again, error, (*_FAULTS, ImportError))
