@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from autotune.core.errors import BadInput
+from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
-from autotune.dataset.preflight import check_left
+from autotune.dataset.preflight import check_left, check_next_token, unread_label
+from autotune.dataset.scan import Column, Seen
 
 
 def pairs(prompts: list[int], answers: int = 10, **more: Any) -> Lengths:
@@ -68,3 +70,41 @@ def test_dropped_tokens_count_both_sides_and_rows_left_out_whole() -> None:
 
 def test_the_tokens_of_pairs_are_those_of_both_sides() -> None:
     assert 2 * (20 + 110) == pairs([10, 100]).total
+
+
+def sequences(tokens: list[int]) -> Lengths:
+    """Rows of sft, trained on whole."""
+    lengths = np.asarray(tokens)
+    positions = (lengths[:, None] > np.arange(int(lengths.max()))).sum(axis=0)
+    return Lengths(lengths, lengths, positions)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "options", "words"),
+    [
+        ([1, 1, 1], {}, "all 3 rows are one token long"),
+        ([9, 9], {"max_length": 1}, "max_length is 1"),
+    ],
+)
+def test_rows_without_a_next_token_stop(
+    tokens: list[int], options: dict[str, int], words: str
+) -> None:
+    with pytest.raises(BadInput, match=words):
+        check_next_token(sequences(tokens), options)
+
+
+def test_one_row_with_a_next_token_is_enough() -> None:
+    check_next_token(sequences([1, 2]), {"max_length": 2})
+
+
+def rated(kind: str) -> dict[str, Column]:
+    return {"label": Column("label", {kind: Seen(4, 0)}, None, None, (), 4)}
+
+
+def test_ratings_that_sft_does_not_read_are_remarked() -> None:
+    (notice,) = unread_label(Trainer.SFT, rated("flag"))
+    assert 4 == notice.count
+    assert "--trainer kto" in notice.message
+    assert () == unread_label(Trainer.SFT, rated("number")), "a class, a length: anything"
+    assert () == unread_label(Trainer.KTO, rated("flag"))
+    assert () == unread_label(Trainer.SFT, {})

@@ -115,7 +115,7 @@ def test_limits_may_change_on_resume_and_the_job_may_not(stored: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{", "3"])
 def test_a_damaged_request_is_bad_input(content: str, stored: Path) -> None:
     (stored / "request.json").write_text(content, encoding="utf-8")
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match=r"request\.json is (damaged|not the request)"):
         resumed_request(Request(resume=True, out="x"), stored)
 
 

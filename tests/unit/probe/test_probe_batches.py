@@ -74,6 +74,26 @@ def test_rows_cut_at_their_start_are_refused_rather_than_measured_wrongly() -> N
     _check_values({"truncation_mode": "keep_start", "max_length": None})
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"max_steps": 0}, {"max_steps": -3}, {"num_train_epochs": 0}, {"num_train_epochs": -1.0}],
+)
+def test_a_run_without_a_step_is_bad_input(options: dict[str, float]) -> None:
+    with pytest.raises(BadInput, match=r"expected a (whole )?number above zero"):
+        _check_values(options)
+
+
+def test_a_run_that_counts_steps_or_epochs_is_not() -> None:
+    _check_values({"max_steps": 10, "num_train_epochs": 0})
+    _check_values({"max_steps": -1, "num_train_epochs": 0.5})
+
+
+@pytest.mark.parametrize("name", ["fsdp", "parallelism_config"])
+def test_a_model_divided_over_processes_is_refused_by_name(name: str) -> None:
+    with pytest.raises(NotBuiltYet, match=name):
+        _check_values({name: "full_shard"})
+
+
 def test_the_longest_pair_and_the_longest_mismatched_sequence_are_worst_batches() -> None:
     rows = facts([100, 90], [50, 60])
     pairs = dataclasses.replace(rows, both_sides=np.asarray([110, 180], dtype=np.int64))
