@@ -18,8 +18,9 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/autotune run --out autotune-runs/demo --force
 
+# Files run side by side, one per core; up to four, since each holds measuring processes.
 test: $(READY)
-	$(TEST_ENV) $(BIN)/python -m pytest
+	$(TEST_ENV) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --durations 15
 
 audit: $(READY)
 	$(TEST_ENV) $(BIN)/python -m tests.audit

@@ -38,7 +38,7 @@ def predict(
         BadInput: something cannot be used.
         EnvironmentUnable: a library that is needed is missing.
     """
-    from autotune.predict_use import predict_objects
+    from autotune.use.predict import predict_objects
 
     return predict_objects(model, dataset, gpu=gpu, **options)
 

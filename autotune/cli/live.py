@@ -12,7 +12,6 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from autotune.api import Plan, Watcher
 from autotune.cli.row_progress import RowProgress
 from autotune.cli.words import (
     accumulation_of,
@@ -30,6 +29,8 @@ from autotune.core.result import TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.study.choose import ranking
 from autotune.study.search import CONFIRMATION_ROUNDS
+from autotune.use.planned import Plan
+from autotune.use.watcher import Watcher
 
 _ROLE = {
     "baseline": "your config",

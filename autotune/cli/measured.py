@@ -8,12 +8,13 @@ from typing import Self
 from rich.console import Console
 from rich.status import Status
 
-from autotune.api import Plan, Watcher
 from autotune.cli.words import accumulation_of, describe, peak_of, speed_of
 from autotune.core.candidate import Candidate
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.study.assemble import peaks_line
+from autotune.use.planned import Plan
+from autotune.use.watcher import Watcher
 
 
 class MeasuringView(Watcher):

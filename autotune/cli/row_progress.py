@@ -13,8 +13,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from autotune.api import Watcher
 from autotune.core.units import show_duration
+from autotune.use.watcher import Watcher
 
 #: What the measuring process calls its stations, for people.
 _WORDS = {

@@ -54,6 +54,8 @@ class Environment(Frozen):
         platform: operating system and kernel.
         devices: every device found, CPU last.
         notices: what cannot be measured here and why, one sentence each.
+        variables: environment variables set here that change speed or memory
+            (`autotune.knobs.isolation.RECORDED_ENV`); None in documents older than this field.
     """
 
     versions: dict[str, str]
@@ -61,3 +63,4 @@ class Environment(Frozen):
     platform: str
     devices: tuple[Device, ...]
     notices: tuple[str, ...] = ()
+    variables: dict[str, str] | None = None

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-EXIT_OK = 0
 EXIT_REGRESSION = 1
 
 

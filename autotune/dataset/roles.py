@@ -32,8 +32,6 @@ ROLES = {
     "function_call": "call",
     "tool_call": "call",
 }
-#: Roles a chat template is asked to render as they are.
-CHAT_ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def to_message(turn: dict[str, Any], where: str, *, render_calls: bool) -> dict[str, Any]:

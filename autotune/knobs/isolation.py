@@ -100,14 +100,14 @@ SECRET_ENV = (
     "CLEARML_API_SECRET_KEY",
 )
 
-#: Environment variables worth keeping in a result; nothing else of the environment is recorded.
+#: Variables that change speed or memory, kept in a result; nothing else of the environment is.
 RECORDED_ENV = (
     "CUDA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
-    "TOKENIZERS_PARALLELISM",
+    "MALLOC_ARENA_MAX",
     "LD_PRELOAD",
 )
 

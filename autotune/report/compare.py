@@ -185,7 +185,7 @@ def _differences(
     for name, (one, two) in pairs.items():
         if one != two:
             yield f"{name}: {_shown(one)} in the baseline, {_shown(two)} now", True
-    for name, was, value in _options(baseline, current):
+    for name, was, value in (*_options(baseline, current), *_variables(baseline, current)):
         yield f"{name}: {_shown(was)} in the baseline, {_shown(value)} now", False
     for whose, trial in (("the baseline", before), ("the current result", now)):
         state = state_of(trial)
@@ -212,6 +212,15 @@ def _options(baseline: Result, current: Result) -> Iterator[tuple[str, Any, Any]
             show_bytes(baseline.budget.total_bytes),
             show_bytes(current.budget.total_bytes),
         )
+
+
+def _variables(baseline: Result, current: Result) -> Iterator[tuple[str, Any, Any]]:
+    """Yield environment variables that differ, where both documents recorded them."""
+    old, new = baseline.environment.variables, current.environment.variables
+    if old is not None and new is not None:
+        for name in sorted({*old, *new}):
+            if old.get(name) != new.get(name):
+                yield name, old.get(name), new.get(name)
 
 
 def _parameters(trial: TrialRecord | None) -> Any:

@@ -185,12 +185,14 @@ def _machine(result: Result) -> dict[str, str]:
     devices = "; ".join(f"{d.label} {d.name}, {show_bytes(d.total_bytes)}" for d in found.devices)
     libraries = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     seen = clocks(result.best_trial or result.baseline_trial)
+    variables = ", ".join(f"{k}={v}" for k, v in (found.variables or {}).items())
     return {
         "Devices": devices,
         **({"Clocks while timed": seen} if seen else {}),
         "Libraries": libraries,
         "Python": found.python,
         "System": found.platform,
+        **({"Variables": variables} if variables else {}),
         "autotune": result.autotune_version,
         "Search space": ", ".join(f"{k} {v}" for k, v in result.space.items()),
     }

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autotune.api import facts_of
 from autotune.core.candidate import Candidate
 from autotune.core.job import ALLOWABLE, Budget, DatasetSource, Job, Trainer
 from autotune.core.measurement import ProbeReport
@@ -22,6 +21,7 @@ from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.study.plan import probe_spec
+from autotune.use.planned import facts_of
 from tests.support.models import tiny_model
 
 #: A combination that compiles or quantises takes a while on two shared cores.

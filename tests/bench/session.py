@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from autotune import demo
-from autotune.api import facts_of
 from autotune.core.candidate import Candidate
 from autotune.core.job import Budget
 from autotune.core.measurement import ProbeReport
@@ -31,6 +30,7 @@ from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.load import find_space, read_space
 from autotune.study.objective import estimate
 from autotune.study.plan import probe_spec
+from autotune.use.planned import facts_of
 
 REPORTS = Path(__file__).resolve().parents[2] / "reports"
 

@@ -85,7 +85,7 @@ def predict(
     from autotune.cli.row_progress import RowsView
     from autotune.cli.signals import terminate_like_ctrl_c
     from autotune.intake.request import Request
-    from autotune.predict_use import forecast, require_fit
+    from autotune.use.predict import forecast, require_fit
 
     request = Request(
         model=model,

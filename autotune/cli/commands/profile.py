@@ -66,7 +66,7 @@ def profile(
     from autotune.cli.row_progress import RowsView
     from autotune.cli.signals import terminate_like_ctrl_c
     from autotune.intake.request import Request
-    from autotune.profile_use import profile_rows
+    from autotune.use.profile import profile_rows
 
     request = Request(
         model=model,

@@ -16,15 +16,22 @@ from autotune.predict.devices.catalogue import Spec
 #: FlashAttention-2 paper 2023, table 1). Blackwell and CDNA3: 0.78 and 0.58 at best (the same
 #: book). Volta: 0.66 (Markidis et al. 2018). Turing: 0.63 at sustained clocks (Jia et al. 2019).
 #: Ada: not in those tables, taken as Ampere's.
+#: This is what large products reach; `_REACHED` says what is left of it for smaller ones.
 _MATMUL = {
     "turing": 0.55,
     "volta": 0.62,
-    "ampere": 0.75,
-    "ada": 0.75,
+    "ampere": 0.80,
+    "ada": 0.80,
     "hopper": 0.68,
     "blackwell": 0.65,
     "cdna3": 0.50,
 }
+#: A small product fills few of a device's cores and few of their waves: cuBLAS on square fp16
+#: matrices of 512, 1024, 1536, 2048 and 2944 on an A100 ran at 21.8, 104.9, 176.9, 233.0 and 247.9
+#: TFLOP/s of 312 (Triton issue 3551, 2024). Here per floating-point operation of one product.
+_SIZES = tuple(2.0 * n**3 for n in (512, 1024, 1536, 2048, 2944))
+_REACHED = tuple(found / 247.9 for found in (21.8, 104.9, 176.9, 233.0, 247.9))
+_SIZES_PEAK = 312e12
 #: Share of peak of fused attention, forward and backward together: FlashAttention-2 0.5 to 0.73 on
 #: the A100 and 0.35 on the H100; its predecessor, and the memory-efficient kernels of devices that
 #: cannot run it, 0.25 to 0.40 (FlashAttention-2 paper 2023, section 1; FlashAttention-3 paper
@@ -82,7 +89,7 @@ def expected_rates(spec: Spec) -> Rates:
         source=f"{spec.source}, times published efficiencies",
         measured=False,
         flops={
-            "matmul": {dtype: _flat(peak * matmul) for dtype, peak in peaks.items()},
+            "matmul": {dtype: _products(peak, peak * matmul) for dtype, peak in peaks.items()},
             "attention": {dtype: _flat(peak * attention) for dtype, peak in peaks.items()},
         },
         moved={kind: {ANY: _flat(rate)} for kind, rate in moved.items()},
@@ -94,3 +101,9 @@ def expected_rates(spec: Spec) -> Rates:
 
 def _flat(rate: float) -> Curve:
     return Curve(sizes=(1.0,), per_s=(rate,))
+
+
+def _products(peak: float, reached: float) -> Curve:
+    """Return the rate of matrix products: a product that lasts as long loses as much of it."""
+    sizes = tuple(size * peak / _SIZES_PEAK for size in _SIZES)
+    return Curve(sizes=sizes, per_s=tuple(reached * share for share in _REACHED))

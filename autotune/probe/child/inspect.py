@@ -15,6 +15,7 @@ import psutil
 from autotune.core.environment import Device, Environment
 from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.units import show_bytes
+from autotune.knobs.isolation import RECORDED_ENV
 from autotune.probe.cgroup import cgroup_limit
 from autotune.probe.meters.driver import Driver
 from autotune.probe.meters.limit import limit_of
@@ -69,6 +70,7 @@ def inspect_environment(*, matmul: bool = False) -> Environment:
         platform=f"{platform.system()} {platform.release()} {platform.machine()}",
         devices=tuple(devices),
         notices=tuple(notices),
+        variables={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
     )
 
 

@@ -271,3 +271,17 @@ def test_one_config_that_was_only_measured_is_compared_by_its_baseline_trial() -
 def test_a_refused_comparison_says_so_first() -> None:
     made = compare(gpu_result(), cpu_result(), parse_thresholds([]))
     assert render_comparison(made).startswith("### autotune compare: no verdict\n")
+
+
+def test_a_variable_that_differs_is_named_and_refuses_nothing() -> None:
+    def with_threads(variables: dict[str, str] | None) -> Result:
+        result = gpu_result()
+        found = result.environment.model_copy(update={"variables": variables})
+        return result.model_copy(update={"environment": found})
+
+    pair = (with_threads({"OMP_NUM_THREADS": "8"}), with_threads({}))
+    made = compare(*pair, parse_thresholds([]))
+    assert ("OMP_NUM_THREADS: 8 in the baseline, absent now",) == made.differences
+    assert made.passed
+    unknown = compare(with_threads(None), with_threads({}), parse_thresholds([]))
+    assert () == unknown.differences

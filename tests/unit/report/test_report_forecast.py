@@ -11,10 +11,10 @@ from autotune.cli.forecast_view import print_forecast
 from autotune.core.errors import EnvironmentUnable, NothingFits
 from autotune.core.prediction import Forecast, NotTraced
 from autotune.knobs.translate import canonical
-from autotune.predict_use import require_fit, smallest_fitting
 from autotune.report import palette
 from autotune.report.forecast_page import render
 from autotune.study.foresight import Foresight, trace_candidates
+from autotune.use.predict import require_fit, smallest_fitting
 from tests.support.facts import GIB, GPU, MIB, budget_of, candidate_of, facts_of
 from tests.support.work import FakeTracing, rates_of
 from tests.unit.report.test_report_html import EVIL, Page

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.api import PREPARE_DEADLINE_S, Watcher, facts_of, headroom_of
 from autotune.core.candidate import Candidate
 from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, NothingFits
@@ -27,14 +26,12 @@ from autotune.knobs.catalog import user_candidate
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
-from autotune.knobs.versions import canonical_options
 from autotune.predict.devices.catalogue import CATALOGUE, Spec
 from autotune.predict.devices.efficiencies import expected_rates
 from autotune.predict.devices.lookup import find_device
 from autotune.predict.levers import levers
 from autotune.probe.launch import open_launcher
 from autotune.probe.prepared import Prepared
-from autotune.probe.progress import and_progress
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report.forecast_charts import candidate_text
@@ -44,6 +41,9 @@ from autotune.spaces.load import space_for
 from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
+from autotune.use.planned import facts_of, headroom_of, pinned
+from autotune.use.preparation import prepare
+from autotune.use.watcher import Watcher
 
 PREDICTED_TRAINERS = (Trainer.SFT, Trainer.DPO, Trainer.REWARD, Trainer.KTO)
 #: Longest time spent on traces unless the request says otherwise.
@@ -152,19 +152,16 @@ class _Use:
     watch: Watcher
 
     def prepare(self, runner: Runner) -> Prepared:
-        self.watch.stage("preparing your rows with TRL's own preparation")
-        out = self.home / "prepared"
         spec = PrepareSpec(
             job=self.job,
             device=self.request.device,
             target=None if self.spec is None else self.spec.device,
-            out_dir=str(out),
+            out_dir=str(self.home / "prepared"),
             cache_dir=str(cache_dir()),
             demo_model=self.origin.demo_model,
             train_only=True,
         )
-        tick = and_progress(out, self.watch.tick, self.watch.progress)
-        return runner.prepare(spec, deadline_s=PREPARE_DEADLINE_S, tick=tick)
+        return prepare(spec, runner, self.watch)
 
     def rates(self, prepared: Prepared, runner: Runner) -> Rates:
         """Return measured rates where the device is here, else the catalogue's."""
@@ -230,9 +227,7 @@ class _Use:
         if self.space is None:
             found = {c.key: c for c in levers(own, facts) if judge(c, facts).valid}
             return list(({own.key: own} | found).values()), ()
-        fixed = canonical_options(self.request.set_options)
-        pinned = {k: facts.job.options[k] for k in fixed if k in facts.job.options}
-        space = enumerate_space(self.space, facts, pinned)
+        space = enumerate_space(self.space, facts, pinned(self.request, facts))
         return list(({own.key: own} | {c.key: c for c in space.candidates}).values()), space.notices
 
     def _notices(self, facts: Facts) -> tuple[str, ...]:

@@ -10,7 +10,6 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autotune.api import Watcher
 from autotune.core.about import __version__
 from autotune.core.advice import (
     Setting,
@@ -29,11 +28,10 @@ from autotune.intake.job import Origin, build_job, cache_dir
 from autotune.intake.request import Request
 from autotune.probe.launch import open_launcher
 from autotune.probe.prepared import Prepared
-from autotune.probe.progress import and_progress
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
-
-_DEADLINE_S = 6 * 3600.0
+from autotune.use.preparation import STARTING, prepare
+from autotune.use.watcher import Watcher
 
 
 def profile_rows(
@@ -135,12 +133,10 @@ def _prepare(
         sample_rows=sample_rows,
         train_only=True,
     )
-    watch.stage("starting the measuring process (imports torch, transformers and trl)")
+    watch.stage(STARTING)
     launcher, _ = open_launcher(home, {**job.env, **origin.secret_env}, watch.tick)
     with Runner(launcher, home) as runner:
-        watch.stage("preparing your rows with TRL's own preparation")
-        tick = and_progress(home / "prepared", watch.tick, watch.progress)
-        return runner.prepare(spec, deadline_s=_DEADLINE_S, tick=tick)
+        return prepare(spec, runner, watch)
 
 
 def _notices(request: Request, origin: Origin, prepared: Prepared) -> tuple[str, ...]:

@@ -1,0 +1,150 @@
+"""What is known before the first probe, and how a request and its rows come to it.
+
+Pure functions of a request and of what the measuring process answered; starts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from autotune.core.errors import BadInput
+from autotune.core.job import Budget, Job
+from autotune.core.lengths import Lengths
+from autotune.core.profile import IMPLICIT_CUT
+from autotune.core.units import parse_duration, parse_ratio, show_duration
+from autotune.intake.job import Origin
+from autotune.intake.request import Request
+from autotune.knobs.facts import Facts
+from autotune.knobs.versions import canonical_options
+from autotune.probe.prepared import Prepared
+from autotune.spaces.enumerate import Enumerated
+from autotune.spaces.load import space_hash
+from autotune.spaces.schema import Space
+from autotune.study.plan import EvalRows
+from autotune.study.session import VERIFICATION_TIMES, Limits
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything known before the first probe.
+
+    Args:
+        facts: job, rows and machine.
+        prepared: the resolved job as the measuring process answered it.
+        budget: memory the job may use.
+        space: the candidates, and what was left out and why.
+        limits: when the search stops.
+        notices: remarks on what was filled in.
+    """
+
+    facts: Facts
+    prepared: Prepared
+    budget: Budget
+    space: Enumerated
+    limits: Limits
+    notices: tuple[str, ...]
+
+
+def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
+    """Return what rules look at, from a resolved job.
+
+    Args:
+        job: what was asked.
+        prepared: what the measuring process made of it.
+        prepared_dir: folder with the rows' lengths.
+    """
+    return Facts(
+        job=job.model_copy(update={"options": prepared.options}),
+        defaults=prepared.defaults,
+        device=prepared.device,
+        lengths=Lengths.read(prepared_dir / "lengths.npz"),
+        positions=prepared.model.positions,
+        moe=prepared.model.moe,
+        versions=prepared.environment.versions,
+        lacking=prepared.lacking,
+        traits=prepared.model.traits,
+    )
+
+
+def pinned(request: Request, facts: Facts) -> dict[str, Any]:
+    """Return the options the user fixed with ``--set``, as the job resolved them."""
+    fixed = canonical_options(request.set_options)
+    return {k: facts.job.options[k] for k in fixed if k in facts.job.options}
+
+
+def eval_rows(prepared: Prepared) -> EvalRows | None:
+    """Return the rows evaluation uses, where the config evaluates."""
+    if prepared.eval_profile is None:
+        return None
+    rows_dir = Path(prepared.eval_profile.rows_dir)
+    return EvalRows(str(rows_dir), Lengths.read(rows_dir.parent / "lengths.npz"))
+
+
+def limits_of(request: Request) -> Limits:
+    if request.trials < 1:
+        raise BadInput(f"--trials is {request.trials}, expected at least 1.")
+    return Limits(
+        trials=request.trials,
+        search_s=None if request.timeout is None else parse_duration(request.timeout, "--timeout"),
+        probe_s=parse_duration(request.probe_timeout, "--probe-timeout"),
+    )
+
+
+def timeout_notice(limits: Limits) -> tuple[str, ...]:
+    """Say when a bounded search ends at the latest."""
+    if limits.search_s is None or limits.checks_s is None:
+        return ()
+    return (
+        f"No probe of the search begins after {show_duration(limits.search_s)} (--timeout); "
+        f"confirming and verifying the winner may take {show_duration(limits.checks_s)} more, and "
+        "what has begun is finished within --probe-timeout "
+        f"({VERIFICATION_TIMES} times that for a verification).",
+    )
+
+
+def headroom_of(request: Request) -> float | None:
+    """Return the share of the memory a request keeps free, 0..1; None where it names none.
+
+    Raises:
+        BadInput: it is not a share, or all of the memory.
+    """
+    if request.headroom is None:
+        return None
+    ratio = parse_ratio(request.headroom, "--headroom")
+    if ratio >= 1.0:
+        raise BadInput("--headroom is 100 %, which leaves nothing to train in.", "5% is usual.")
+    return ratio
+
+
+def notices_of(origin: Origin, prepared: Prepared, why_cold: str) -> tuple[str, ...]:
+    rows, test = prepared.profile, prepared.eval_profile
+    converted = () if rows.conversion is None else (f"Rows: {rows.conversion}.",)
+    # what TRL's own default would silently cut is the first thing to know
+    first = tuple(n.message for n in rows.notices if n.code == IMPLICIT_CUT)
+    counted = tuple(n.message for n in rows.notices if n.code != IMPLICIT_CUT)
+    if test is not None and test.rows_dir != rows.rows_dir:
+        remarks = (n.message for n in test.notices if n.code != IMPLICIT_CUT)
+        counted += tuple(f"Evaluation rows: {remark}" for remark in remarks)
+    return (
+        *first,
+        *origin.notices,
+        *((f"{why_cold[0].upper()}{why_cold[1:]}.",) if why_cold else ()),
+        *prepared.notices,
+        *converted,
+        *counted,
+        *prepared.environment.notices,
+    )
+
+
+def frozen(plan: Plan, space: Space, job: Job) -> dict[str, Any]:
+    """Return what must not change between a run and its resumption."""
+    return {
+        "space": space_hash(space),
+        "rows": plan.prepared.profile.fingerprint,
+        "job": job.model_dump(mode="json", exclude={"config_text"}),
+        "memory_bytes": plan.budget.total_bytes if plan.budget.explicit else None,
+        "headroom_ratio": plan.budget.headroom_ratio,
+        "device": plan.prepared.device.name,
+    }

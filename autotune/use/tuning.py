@@ -1,0 +1,250 @@
+"""One run: from the request through preparation and search to the written folder."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from autotune.core.candidate import Candidate
+from autotune.core.errors import Interrupted, ToolFailure
+from autotune.core.result import Result, TrialRecord
+from autotune.core.units import parse_bytes
+from autotune.intake.folder import discard_folder, drop_replaced, open_folder
+from autotune.intake.job import build_job, cache_dir
+from autotune.intake.request import (
+    Request,
+    moved_inputs,
+    resumed_request,
+    save_request,
+    with_absolute_paths,
+)
+from autotune.knobs.versions import canonical_options
+from autotune.probe.launch import open_launcher
+from autotune.probe.protocol import PrepareSpec
+from autotune.probe.runner import Runner
+from autotune.spaces.enumerate import enumerate_space, require_own
+from autotune.spaces.load import space_for, space_hash
+from autotune.study.assemble import Run, assemble, require_fit
+from autotune.study.budget import budget_of, budget_remark
+from autotune.study.foresight import Foresight, rates_here, trace_candidates
+from autotune.study.search import Search
+from autotune.study.single import Single, alone
+from autotune.study.storage import Store
+from autotune.study.uninterrupted import uninterrupted
+from autotune.use.planned import (
+    Plan,
+    eval_rows,
+    facts_of,
+    frozen,
+    headroom_of,
+    limits_of,
+    notices_of,
+    pinned,
+    timeout_notice,
+)
+from autotune.use.preparation import STARTING, prepare
+from autotune.use.watcher import Watcher
+from autotune.use.written import write_run
+
+
+class Tuning:
+    """One run: from the request to the written folder."""
+
+    def __init__(self, request: Request, watcher: Watcher, *, repeats: int | None = None) -> None:
+        request = with_absolute_paths(request)
+        if request.resume and request.out is not None:
+            request = resumed_request(request, Path(request.out).expanduser())
+        self._watch = watcher
+        self._repeats = repeats
+        self._start = time.monotonic()
+        self._earlier_s = 0.0  # what a resumed search had already cost
+        self._job, self._origin = build_job(request)
+        self._limits = limits_of(request)
+        self._memory = None if request.memory is None else parse_bytes(request.memory, "--memory")
+        self._headroom = headroom_of(request)
+        self._space = space_for(self._job.trainer, request.space)
+        self._out_dir = open_folder(request, self._job)
+        self._request = moved_inputs(request, self._out_dir)
+        if request.inputs is not None:
+            self._job, self._origin = build_job(self._request)
+        self._search: Search | Single | None = None
+        self._described: Run | None = None
+
+    def plan(self) -> Plan:
+        with self._runner() as runner:
+            return self._plan(runner)
+
+    def run(self) -> Result:
+        keep = False
+        try:
+            with self._runner() as runner:
+                plan = self._plan(runner)
+                self._prepare_search(plan, runner)
+                return self._go()
+        except KeyboardInterrupt as error:
+            raise self._interrupted() from error
+        except ToolFailure:
+            keep = True  # its log is what explains it
+            raise
+        finally:
+            if keep or any((self._out_dir / "trials").glob("*.json")):
+                drop_replaced(self._out_dir)
+            else:
+                discard_folder(self._out_dir)
+
+    def _runner(self) -> Runner:
+        logs = self._out_dir / "logs"
+        logs.mkdir(exist_ok=True)
+        self._watch.stage(STARTING)
+        env = {**self._job.env, **self._origin.secret_env}
+        self._launcher, self._why_cold = open_launcher(logs, env, self._watch.tick)
+        return Runner(self._launcher, self._out_dir)
+
+    def _plan(self, runner: Runner) -> Plan:
+        spec = PrepareSpec(
+            job=self._job,
+            device=self._request.device,
+            out_dir=str(self._out_dir.resolve() / "prepared"),
+            cache_dir=str(cache_dir()),
+            demo_model=self._origin.demo_model,
+        )
+        prepared = prepare(spec, runner, self._watch)
+        self._launcher.preload(prepared.model.model_type)
+        facts = facts_of(self._job, prepared, self._out_dir / "prepared")
+        memory = self._memory or self._origin.memory_bytes
+        budget = budget_of(memory, self._headroom, prepared.device)
+        remark = budget_remark(budget, prepared.device)
+        space = enumerate_space(self._space, facts, pinned(self._request, facts))
+        if not space.candidates or self._repeats is not None:
+            require_own(facts)
+        plan = Plan(
+            facts=facts,
+            prepared=prepared,
+            budget=budget,
+            space=space,
+            limits=self._limits,
+            notices=(
+                *((remark,) if remark else ()),
+                *timeout_notice(self._limits),
+                *notices_of(self._origin, prepared, self._why_cold),
+                *space.notices,
+            ),
+        )
+        self._watch.planned(plan)
+        return plan
+
+    def _prepare_search(self, plan: Plan, runner: Runner) -> None:
+        save_request(self._request, self._out_dir)
+        store = Store(self._out_dir, self._request.storage, frozen(plan, self._space, self._job))
+        self._earlier_s = sum(t.report.wall_seconds for t in store.records())
+        written = canonical_options(self._job.options)
+        resolved = {k: v for k, v in plan.prepared.options.items() if k not in written}
+        self._described = Run(
+            job=self._job.model_copy(update={"options": {**self._job.options, **resolved}}),
+            facts=plan.facts,
+            prepared=plan.prepared,
+            budget=plan.budget,
+            space={
+                "name": self._space.name,
+                "hash": space_hash(self._space),
+                "candidates": len(plan.space.candidates),
+                "merged": plan.space.merged,
+            },
+            skipped=plan.space.skipped,
+            out_dir=str(self._out_dir.resolve()),
+            notices=plan.notices,
+        )
+        make = (
+            partial(Search, look_ahead=partial(self._look_ahead, plan, runner))
+            if self._repeats is None
+            else partial(Single, repeats=self._repeats)
+        )
+        self._search = make(
+            facts=plan.facts,
+            space=plan.space,
+            model_dir=plan.prepared.model.model_dir,
+            rows_dir=plan.prepared.profile.rows_dir,
+            budget=plan.budget,
+            prober=runner,
+            store=store,
+            limits=self._limits,
+            observer=self,
+            eval_rows=eval_rows(plan.prepared),
+            has_weights=plan.prepared.model.has_weights,
+        )
+
+    def _look_ahead(
+        self, plan: Plan, runner: Runner, candidates: Sequence[Candidate], seconds: float
+    ) -> Foresight | None:
+        """Have candidates traced; a tracer that fails costs the predictions and not the run."""
+        self._watch.stage(f"predicting {len(candidates)} candidates (steps on fake tensors)")
+        versions = plan.prepared.environment.versions
+        try:
+            rates = rates_here(plan.prepared.device, versions["torch"], cache_dir(), runner)
+            foreseen, _ = trace_candidates(
+                candidates,
+                plan.facts,
+                plan.prepared.model.model_dir,
+                runner,
+                seconds=seconds,
+                tick=self._watch.tick,
+                tell=self._watch.progress,
+            )
+        except ToolFailure as error:
+            self._watch.stage(f"no predictions: {error.message}")
+            return None
+        return Foresight(plan.facts, rates, foreseen) if foreseen else None
+
+    def _go(self) -> Result:
+        assert self._search is not None
+        try:
+            self._search.run()
+        finally:
+            with uninterrupted():
+                self._search.store.close()
+                if self._search.trials:
+                    self._write(interrupted=True)
+        result = self._write(interrupted=False)
+        if self._repeats is None:
+            require_fit(result)
+        return result
+
+    def _write(self, *, interrupted: bool) -> Result:
+        assert self._search is not None and self._described is not None
+        result = assemble(
+            self._described,
+            tuple(self._search.trials),
+            speedup=self._search.speedup,
+            seconds=self._earlier_s + time.monotonic() - self._start,
+            interrupted=interrupted,
+            predictions=self._search.predictions(),
+            gated=self._search.gated(),
+            unchecked=self._search.unchecked,
+        )
+        if self._repeats is not None:
+            return alone(result, self._search.speedup)
+        write_run(result, self._out_dir)
+        return result
+
+    def _interrupted(self) -> Interrupted:
+        done = len(self._search.trials) if self._search is not None else 0
+        if not done:
+            return Interrupted("stopped before the first probe; nothing was kept.")
+        best = self._out_dir / "best.yaml"
+        so_far = f" The best so far is {best}." if best.exists() else ""
+        return Interrupted(
+            f"stopped after {done} probes; what is finished is in {self._out_dir}.{so_far}",
+            f"Go on with: autotune run --resume --out {self._out_dir}",
+        )
+
+    def started(self, candidate: Candidate, role: str) -> None:
+        self._watch.started(candidate, role)
+
+    def tick(self, seconds: float) -> None:
+        self._watch.tick(seconds)
+
+    def finished(self, record: TrialRecord) -> None:
+        self._write(interrupted=True)
+        self._watch.finished(record)
