@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from autotune.core.result import Result, read_result
 from tests.integration.test_real_data import weights_for
 from tests.support.cli import trl
 from tests.support.models import tiny_model
-from tests.support.warm import Said, Shared, command_of, shared_server
+from tests.support.warm import Said, Shared, command_of
 
 pytestmark = pytest.mark.integration
 Command = Callable[..., Said]
@@ -24,12 +24,6 @@ Command = Callable[..., Said]
 def turns(n: int) -> dict[str, Any]:
     said = [{"from": "human", "value": f"question {n}"}, {"from": "gpt", "value": "yes " * n}]
     return {"conversations": said}
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with shared_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

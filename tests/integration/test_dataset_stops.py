@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from autotune.core.length_report import LengthReport
 from tests.support.cli import DATA
 from tests.support.tiny_tokenizer import tiny_config, write_tokenizer
-from tests.support.warm import Said, Shared, command_of, shared_server
+from tests.support.warm import Said, Shared, command_of
 
 pytestmark = pytest.mark.integration
 
@@ -26,12 +26,6 @@ USER = {"role": "user", "content": "hi there"}
 BOT = {"role": "assistant", "content": "hello"}
 CHAT = [{"messages": [USER, BOT]}] * 4
 Command = Callable[..., Said]
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
-    with shared_server(tmp_path_factory.mktemp("server")) as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

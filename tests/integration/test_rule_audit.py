@@ -10,7 +10,7 @@ from autotune.core.job import PROBED_TRAINERS, Trainer
 from tests.audit.attempt import opened
 from tests.audit.audit import audit
 from tests.audit.sample import LEFT_OUT, combinations
-from tests.support.warm import shared_server
+from tests.support.warm import Shared
 
 pytestmark = pytest.mark.integration
 
@@ -19,11 +19,8 @@ DOZEN = 12
 
 
 @pytest.mark.parametrize("trainer", PROBED_TRAINERS, ids=lambda t: t.value)
-def test_trl_does_what_the_rules_say(trainer: Trainer, tmp_path: Path) -> None:
-    with (
-        shared_server(tmp_path) as launcher,
-        opened(trainer, tmp_path / "job", launcher, tmp_path / "cache") as bench,
-    ):
+def test_trl_does_what_the_rules_say(trainer: Trainer, shared: Shared, tmp_path: Path) -> None:
+    with opened(trainer, tmp_path / "job", shared, tmp_path / "cache") as bench:
         sample = combinations(bench.facts, LEFT_OUT)
         if trainer is not Trainer.SFT:
             sample = sample[:: max(1, len(sample) // DOZEN)][:DOZEN]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from autotune.probe.runner import Runner
 from tests.support.models import tiny_model
 from tests.support.peaks import measured_bytes, request_of, step_bytes
 from tests.support.traced import SFT_ROWS, SMALL, traced
-from tests.support.warm import Shared, shared_server
+from tests.support.warm import Shared
 
 pytestmark = pytest.mark.integration
 
@@ -45,11 +44,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    folder = tmp_path_factory.mktemp("server")
-    with shared_server(folder) as server:
-        shared: Shared = server
-        yield Runner(shared, folder)
+def runner(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    return Runner(shared, tmp_path_factory.mktemp("runner"))
 
 
 @pytest.mark.parametrize(
