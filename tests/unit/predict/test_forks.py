@@ -33,17 +33,19 @@ def test_a_copy_that_dies_is_said_and_none_is_left() -> None:
     def die(_: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
+    before = psutil.Process().children()
     with pytest.raises(ToolFailure, match="ended by itself"):
         list(in_forks(die, 4, 2))
-    assert [] == psutil.Process().children()
+    assert before == psutil.Process().children()
 
 
 def test_work_that_is_given_up_leaves_no_copy() -> None:
+    before = psutil.Process().children()
     pieces = in_forks(lambda number: number, 100, 2)
     next(pieces)
-    assert 2 == len(psutil.Process().children())
+    assert 2 == len(set(psutil.Process().children()) - set(before))
     pieces.close()  # type: ignore[attr-defined]
-    assert [] == psutil.Process().children()
+    assert before == psutil.Process().children()
 
 
 def test_copies_end_when_what_forked_them_is_killed() -> None:
