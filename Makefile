@@ -18,9 +18,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/autotune run --out autotune-runs/demo --force
 
-# Files run side by side, one per core; up to four, since each holds measuring processes.
+# Files run side by side, one per core, in their order, so that the short ones come last; up to four,
+# since each holds measuring processes.
 test: $(READY)
-	$(TEST_ENV) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --durations 15
+	$(TEST_ENV) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 audit: $(READY)
 	$(TEST_ENV) $(BIN)/python -m tests.audit
