@@ -15,9 +15,12 @@ _SECRET_KEYS = ("token", "use_auth_token", "auth_token", "access_token", "api_ke
 _SECRET_VARIABLE = re.compile(
     r"TOKEN(?!IZERS)|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.I
 )
-#: Tokens of Hugging Face, GitHub and OpenAI-like services, AWS key ids, passwords inside URLs.
+#: Tokens of Hugging Face, GitHub, GitLab and OpenAI-like services, AWS key ids, passwords inside
+#: URLs. Names made of words, such as ``hf-internal-testing``, are none: where a service's tokens
+#: may hold dashes, one has a digit.
 _SECRET_TEXT = re.compile(
-    r"\b(?:hf|api_org|ghp|gho|ghs|github_pat|sk|glpat)[_-][A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b"
+    r"\b(?:hf|api_org|ghp|gho|ghs|ghu|ghr)_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}"
+    r"|\b(?:sk|glpat)-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b"
     r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
 )
 
@@ -37,7 +40,7 @@ def is_secret_option(name: str, value: Any, *, nested: bool = False) -> bool:
 
     Args:
         name: the option, or a key of a nested one.
-        value: its value; of lists and mappings, what is in them is looked at by itself.
+        value: its value; only text can be one, and lists are not looked into.
         nested: whether the name is a key of a nested option.
     """
     if not isinstance(value, str):

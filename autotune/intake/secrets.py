@@ -63,8 +63,11 @@ def withhold(config: UserConfig) -> Withheld:
 def _commented(text: str) -> str:
     """Return a YAML text with a comment for every line that holds a secret; "" when it cannot be
     told apart from its neighbours."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if not isinstance(root, yaml.MappingNode):
+        return text
     lines = text.splitlines(keepends=True)
-    for key, first, last in sorted(_places(yaml.compose(text, Loader=yaml.SafeLoader)), key=_line):
+    for key, first, last in _places(root):
         if first is None:
             return ""
         indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
@@ -73,27 +76,23 @@ def _commented(text: str) -> str:
     return "".join(lines)
 
 
-def _line(place: tuple[str, int | None, int]) -> int:
-    return -1 if place[1] is None else place[1]
-
-
-def _places(root: yaml.Node | None) -> Iterator[tuple[str, int | None, int]]:
+def _places(
+    mapping: yaml.MappingNode, *, env: bool = False, nested: bool = False
+) -> Iterator[tuple[str, int | None, int]]:
     """Yield key, first and last line of every secret; no line where it shares one."""
-    if not isinstance(root, yaml.MappingNode):
-        return
-    for key, value in root.value:
-        if isinstance(value, yaml.MappingNode):
-            env = key.value == "env"
-            inner = [(k, v) for k, v in value.value if _is_secret(k, v, env=env, nested=True)]
-            if inner and len(inner) == len(value.value):
-                yield _lines(root, key, value)  # a block that is left empty is null
-            else:
-                yield from (_lines(value, k, v) for k, v in inner)
-        elif _is_secret(key, value, env=False, nested=False):
-            yield _lines(root, key, value)
+    for key, value in mapping.value:
+        inside = env or (key.value == "env" and not nested)
+        if _is_secret(key, value, env=inside, nested=nested):
+            yield _lines(mapping, key, value)
+        elif isinstance(value, yaml.MappingNode):
+            yield from _places(value, env=inside, nested=True)
 
 
 def _is_secret(key: yaml.Node, value: yaml.Node, *, env: bool, nested: bool) -> bool:
+    """Whether a value is a secret, or a block of nothing else: left empty it would be null."""
+    if isinstance(value, yaml.MappingNode):
+        inner = [_is_secret(k, v, env=env, nested=True) for k, v in value.value]
+        return bool(inner) and all(inner)
     if not isinstance(value, yaml.ScalarNode):
         return False
     if env:

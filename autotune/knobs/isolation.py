@@ -19,11 +19,19 @@ class Override:
         option: TRL option.
         value: what probes use instead.
         why: one phrase for the report.
+        only: values of the user's it replaces; empty for any.
     """
 
     option: str
     value: Any
     why: str
+    only: tuple[str, ...] = ()
+
+    def concerns(self, options: Mapping[str, Any]) -> bool:
+        """Whether a probe of these options needs the replacement."""
+        if self.only:
+            return options.get(self.option) in self.only
+        return self.option in options or self.value is not None
 
 
 _TRACKERS = "no tracker is told about probes"
@@ -48,6 +56,12 @@ OVERRIDES: tuple[Override, ...] = (
     Override("save_strategy", "no", _DISK),
     Override("eval_strategy", "no", "evaluation is not part of a probe"),
     Override("eval_on_start", False, "evaluation is not part of a probe"),
+    Override(
+        "lr_scheduler_type",
+        "constant",
+        "these schedules follow evaluations, which are not part of a probe",
+        only=("reduce_lr_on_plateau", "greedy"),
+    ),
     Override("logging_strategy", "no", "logging is not timed"),
     Override("disable_tqdm", True, "a probe draws no progress bar"),
     Override("auto_find_batch_size", False, "the batch is the candidate's"),
@@ -130,7 +144,7 @@ def overridden(options: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         options: TRL options the user set.
     """
-    table = {o.option: o.value for o in OVERRIDES}
-    kept = {k: v for k, v in options.items() if k in table and v != table[k]}
+    table = {o.option: o for o in OVERRIDES if o.concerns(options)}
+    kept = {k: v for k, v in options.items() if k in table and v != table[k].value}
     kept.update({k: options[k] for k in ("output_dir", "max_steps", "logging_dir") if k in options})
     return kept

@@ -40,7 +40,7 @@ def in_forks(work: Callable[[int], T], count: int, forks: int) -> Iterator[tuple
         left = iter(range(count))
         while True:
             for connection, number in zip(free, left):  # noqa: B905  (either may be over first)
-                connection.send(number)
+                _send(connection, number)
                 busy[connection] = number
             if not busy:
                 return
@@ -70,14 +70,25 @@ def _copy(work: Callable[[int], T], parent: Connection, own: Connection) -> None
         own.send(work(number))
 
 
+def _send(connection: Connection, number: int) -> None:
+    try:
+        connection.send(number)
+    except OSError as error:
+        raise _died() from error
+
+
 def _received(connection: Connection) -> Any:
     try:
         return connection.recv()
-    except EOFError as error:
-        raise ToolFailure(
-            "a process that traces candidates ended by itself; memory may have run out.",
-            "Look for what the system says of it, e.g. dmesg.",
-        ) from error
+    except (EOFError, OSError) as error:  # the latter when it died before it had read its number
+        raise _died() from error
+
+
+def _died() -> ToolFailure:
+    return ToolFailure(
+        "a process that traces candidates ended by itself; memory may have run out.",
+        "Look for what the system says of it, e.g. dmesg.",
+    )
 
 
 def _end(copy: BaseProcess, connection: Connection) -> None:

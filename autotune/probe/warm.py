@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -149,7 +150,8 @@ class WarmServer:
     def close(self) -> None:
         """End the server and everything it forked."""
         for stream in (self._in, self._out):
-            stream.close()
+            with suppress(OSError):  # an order that a dead server never took
+                stream.close()
         self._selector.close()
         try:
             self._process.wait(timeout=3.0)

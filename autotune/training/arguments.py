@@ -28,7 +28,7 @@ _CONFIGS = {
     Trainer.KTO: "KTOConfig",
 }
 #: What TRL's parser and the argument classes raise on values they refuse.
-_REFUSALS = (ValueError, TypeError, argparse.ArgumentError, SystemExit)
+_REFUSALS = (ValueError, TypeError, OSError, argparse.ArgumentError, SystemExit)
 
 
 @dataclass(frozen=True)
@@ -177,6 +177,6 @@ def isolated(trainer: Trainer, options: Mapping[str, Any], folder: Path) -> dict
     known = option_owners(trainer)
     kept = copy.deepcopy(dict(options))  # trainers take keys out of nested ones
     for override in OVERRIDES:
-        if override.option in known and (override.option in kept or override.value is not None):
+        if override.option in known and override.concerns(kept):
             kept[override.option] = override.value
     return {**kept, "output_dir": str(folder / "trainer"), "max_steps": 1}

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotune.core.errors import BadInput, EnvironmentUnable
+from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
 from autotune.core.job import Trainer
 from autotune.training.arguments import build_arguments, isolated
 from autotune.training.blame import blamed
@@ -108,13 +108,15 @@ def check_constructs(
     for attempt, refusals in ((build, _REFUSALS), (step, _FAULTS)):
         try:
             attempt(options, small=small)
+        except AutotuneError:
+            raise
         except (*refusals, ImportError) as error:
             again = partial(attempt, small=small)
-            name = blamed(options, again, error, (*_FAULTS, ImportError))
+            name = blamed(options, again, error, (Exception,))
             if name is not None:
                 raise _named(trainer, name, options[name], error) from error
-        except _FAULTS:
-            continue  # a model without weights cannot do everything
+        except Exception:  # noqa: BLE001  (a model without weights cannot do everything)
+            continue
 
 
 def _named(

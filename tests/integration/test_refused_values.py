@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -101,6 +103,11 @@ REFUSED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
     "processes below 1": (Trainer.SFT, {"dataset_num_proc": -2}, r"^dataset_num_proc is -2"),
     "a number where a mapping is": (Trainer.SFT, {"model_init_kwargs": 5}, "expected a mapping"),
     "a word where a number is": (Trainer.SFT, {"weight_decay": "much"}, "expected a number"),
+    "a file there is not": (
+        Trainer.SFT,
+        {"accelerator_config": "none.json"},
+        r"accelerator_config 'none\.json'.*No such file",
+    ),
     "a word where a switch is": (Trainer.SFT, {"packing": "bfd"}, "expected true or false"),
 }
 
@@ -145,6 +152,15 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
     "an optimizer with arguments": (Trainer.SFT, {"optim": "sgd", "optim_args": "momentum=0.9"}),
     "the precision of a GPU": (Trainer.SFT, {"tf32": True}),
     "a quantized base": (Trainer.SFT, {**LORA, "load_in_4bit": True}),
+    "a schedule that follows evaluations": (
+        Trainer.SFT,
+        {
+            "lr_scheduler_type": "reduce_lr_on_plateau",
+            "lr_scheduler_kwargs": {"factor": 0.5},
+            "eval_strategy": "steps",
+            "eval_steps": 10,
+        },
+    ),
 }
 
 
@@ -152,3 +168,23 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
 def test_what_trains_somewhere_is_not_refused(case: str, check: Check) -> None:
     trainer, options = ACCEPTED[case]
     assert options.keys() - {"tf32"} <= check(trainer, **options).keys()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"hidden_size": "wide"}, r"hidden_size.*expected int, got str"),
+        ({"dtype": "float99"}, r"float99"),
+    ],
+)
+def test_a_model_whose_config_cannot_be_read_is_bad_input(
+    change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    from autotune.probe.child.model_facts import model_facts
+
+    model = tiny_model(tmp_path / "model")
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    (model / "config.json").write_text(json.dumps(config | change), encoding="utf-8")
+    job = Job(trainer=Trainer.SFT, model=str(model), dataset=DatasetSource(path="rows.jsonl"))
+    with pytest.raises(BadInput, match=words):
+        model_facts(job, {}, tmp_path)

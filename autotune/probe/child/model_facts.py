@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from autotune.core.errors import BadInput, NotBuiltYet, nearest
+from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet, nearest
 from autotune.core.job import Job
 from autotune.probe.child.capabilities import traits_of
 from autotune.probe.prepared import ModelFacts
@@ -23,6 +23,7 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
     Raises:
         BadInput: the model is missing, or is not one that can be built.
         NotBuiltYet: it reads more than text.
+        EnvironmentUnable: its code needs a package that is not installed.
     """
     from transformers import AutoConfig, AutoTokenizer
 
@@ -48,11 +49,15 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
         tokenizer = AutoTokenizer.from_pretrained(
             source, trust_remote_code=trust, revision=revision
         )
-    except (OSError, ValueError, KeyError) as error:
-        first = str(error).strip().splitlines()[0]
+    except ImportError as error:
+        raise EnvironmentUnable(
+            f"the model {job.model!r} needs a package that is not installed: {_said(error)}",
+            "Install it, or choose another model.",
+        ) from error
+    except Exception as error:  # config classes and remote code may raise anything
         where = "" if looks_local else " It is not a local folder, and the hub did not give it."
         raise BadInput(
-            f"the model {job.model!r} cannot be read: {first}{where}",
+            f"the model {job.model!r} cannot be read: {_said(error)}{where}",
             "Give a folder with config.json and a tokenizer, or a hub id that can be reached.",
         ) from error
     text = config.get_text_config()
@@ -84,3 +89,9 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
         config,
         tokenizer,
     )
+
+
+def _said(error: Exception) -> str:
+    """Return the first line of an error, and the next where that only leads to it."""
+    lines = [*map(str.strip, str(error).strip().splitlines()), type(error).__name__]
+    return f"{lines[0]} {lines[1]}" if lines[0].endswith(":") else lines[0]

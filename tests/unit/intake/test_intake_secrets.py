@@ -72,6 +72,26 @@ def test_a_secret_inside_a_line_leaves_the_text_out(tmp_path: Path) -> None:
     assert {"seed": 3} == job.options
 
 
+def test_a_secret_lies_as_deep_as_it_likes_and_what_is_beside_it_stays(tmp_path: Path) -> None:
+    text = (
+        "model_init_kwargs:\n  a:\n    token: planted\n    b: 1\n  c:\n    token: planted\n"
+        "seed: 3\n"
+    )
+    job, _ = built(text, tmp_path)
+    assert "planted" not in job.model_dump_json()
+    left = {"model_init_kwargs": {"a": {"b": 1}}, "seed": 3}
+    assert left == job.options
+    assert left == yaml.safe_load(str(job.config_text))
+
+
+def test_a_name_of_words_is_no_secret(tmp_path: Path) -> None:
+    text = "model_name_or_path: hf-internal-testing/tiny-random-LlamaForCausalLM\nseed: 3\n"
+    job, origin = built(text, tmp_path)
+    assert "hf-internal-testing/tiny-random-LlamaForCausalLM" == job.model
+    assert text == job.config_text
+    assert not any("kept out" in n for n in origin.notices)
+
+
 def test_a_config_without_secrets_is_kept_letter_by_letter(tmp_path: Path) -> None:
     text = "max_length: 64   # short\npad_token: <pad>\n"
     job, origin = built(text, tmp_path)

@@ -132,6 +132,16 @@ def test_the_users_own_values_of_replaced_options_are_kept_for_what_is_emitted()
     assert kept == {"push_to_hub": True, "report_to": "wandb", "output_dir": "runs/x"}
 
 
+def test_a_schedule_that_follows_evaluations_is_replaced_and_every_other_stays() -> None:
+    (one,) = (o for o in OVERRIDES if o.option == "lr_scheduler_type")
+    assert one.concerns({"lr_scheduler_type": "reduce_lr_on_plateau"})
+    assert not one.concerns({"lr_scheduler_type": "cosine"})
+    assert not one.concerns({})
+    asked = {"lr_scheduler_type": "reduce_lr_on_plateau"}
+    assert asked == overridden(asked)
+    assert {} == overridden({"lr_scheduler_type": "cosine"})
+
+
 def test_credentials_and_launcher_variables_are_named_and_never_given() -> None:
     assert {"HF_TOKEN", "WANDB_API_KEY"} <= set(SECRET_ENV)
     assert {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= set(LAUNCHER_ENV)

@@ -39,6 +39,16 @@ def test_a_copy_that_dies_is_said_and_none_is_left() -> None:
     assert before == psutil.Process().children()
 
 
+def test_a_copy_that_dies_between_two_pieces_is_said_too() -> None:
+    pieces = in_forks(lambda _: os.getpid(), 100, 2)
+    _, pid = next(pieces)
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    with pytest.raises(ToolFailure, match="ended by itself"):
+        list(pieces)
+    assert [] == psutil.Process().children()
+
+
 def test_work_that_is_given_up_leaves_no_copy() -> None:
     before = psutil.Process().children()
     pieces = in_forks(lambda number: number, 100, 2)

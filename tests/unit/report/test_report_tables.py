@@ -174,6 +174,10 @@ def test_junit_drops_what_xml_cannot_hold() -> None:
         ("token hf_abcdefghijklmnopqrstuvwx end", "token (hidden) end"),
         ("https://me:secret@host/x", "https://(hidden)@host/x"),
         ("acme/base-7b", "acme/base-7b"),
+        ("hf-internal-testing/tiny-random", "hf-internal-testing/tiny-random"),
+        ("hf_checkpoints_of_last_week", "hf_checkpoints_of_last_week"),
+        ("sk-learn-like-a-pipeline", "sk-learn-like-a-pipeline"),
+        ("key sk-proj-a1b2c3d4e5f6g7h8 end", "key (hidden) end"),
     ],
 )
 def test_homes_and_secrets_are_not_shown(found: str, shown: str) -> None:
