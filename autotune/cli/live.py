@@ -190,7 +190,7 @@ def plan_lines(plan: Plan) -> list[str]:
     lines.append(
         f"space    {len(plan.space.candidates)} valid candidates "
         f"({plan.space.merged} merged with an equal one); effective batch "
-        f"{plan.facts.effective_batch:.3g} sequences per update"
+        f"{plan.facts.effective_batch:,.4g} sequences per update"
     )
     lines += [f"skipped  {s.count} x {s.reason}" for s in plan.space.skipped[:6]]
     lines += [f"note     {n}" for n in plan.notices]

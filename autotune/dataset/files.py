@@ -42,6 +42,11 @@ def load_one(
             f"data set {text} is a pattern, expected a file, a folder or a hub data set.",
             f"Give the folder, or a --config whose datasets: block has data_files: {text}",
         )
+    if "://" in text:
+        raise BadInput(
+            f"data set {text} is an address, expected a file, a folder or a hub data set.",
+            "Download it first and give the file.",
+        )
     if _looks_local(text):
         raise BadInput(f"data set {text} does not exist{neighbour(path)}.")
     return load_hub(text, config, split, first)
@@ -158,6 +163,8 @@ def not_utf8(files: list[Path], error: UnicodeDecodeError) -> BadInput:
 
 def _why_unreadable(files: list[Path], error: BaseException) -> tuple[str, str | None]:
     """Return the sentence for files the library refuses, and what to do."""
+    from datasets.table import CastError
+
     for file in files:
         if builder_of(file) == "json":
             fault = first_fault(file)
@@ -167,4 +174,12 @@ def _why_unreadable(files: list[Path], error: BaseException) -> tuple[str, str |
     if isinstance(cause, UnicodeDecodeError):
         said = not_utf8(files, cause)
         return said.message, said.hint
-    return f"data set {', '.join(map(str, files[:3]))} cannot be read: {first_line(cause)}", None
+    named = ", ".join(map(str, files[:3]))
+    if isinstance(cause, CastError):
+        later, before = map(", ".join, (cause.table_column_names, cause.requested_column_names))
+        return (
+            f"data set {named} has other columns in one part than in another: "
+            f"{later} where {before} came before.",
+            "Give files with the same columns, or name one of them.",
+        )
+    return f"data set {named} cannot be read: {first_line(cause)}", None

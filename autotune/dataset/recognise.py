@@ -84,10 +84,18 @@ def _unrecognised(columns: Mapping[str, Column], trainer: Trainer, text_field: s
         f"the data set's columns do not fit trl {trainer.value}. Found: {found}. "
         f"Accepted for {trainer.value}: {shown}."
     )
-    if len(columns) == 1 and (whole := next(iter(columns.values()))).kind == "objects":
+    whole = [c.name for c in columns.values() if c.kind == "objects"]
+    if whole and (len(columns) == 1 or all(c.scanned == 1 for c in columns.values())):
+        names = ", ".join(map(repr, whole))
         return BadInput(
-            f"{message} The rows seem to lie under the one name {whole.name!r}.",
-            f"Write what is under {whole.name!r} as a JSON list or as JSON Lines.",
+            f"{message} The rows seem to lie under {names} of one document.",
+            f"Write what is under {whole[0]!r} as a JSON list or as JSON Lines.",
+        )
+    separator = _separator(columns)
+    if separator:
+        return BadInput(
+            f"{message} Its columns seem to be separated by {separator!r}.",
+            "Save it with commas between them, or with tabs as .tsv.",
         )
     for layout in LAYOUTS:
         if layout not in choices and layout.matches(columns, text_field):
@@ -97,6 +105,12 @@ def _unrecognised(columns: Mapping[str, Column], trainer: Trainer, text_field: s
                 _advice(columns, choices, text_field),
             )
     return BadInput(message, _advice(columns, choices, text_field))
+
+
+def _separator(columns: Mapping[str, Column]) -> str:
+    """Return what separates the names when several were read as one, else ""."""
+    (name, *others) = columns
+    return "" if others else next((sign for sign in (";", "\t", "|") if sign in name), "")
 
 
 def _unknown_keys(column: Column) -> BadInput:
@@ -160,5 +174,6 @@ def _like(name: str, names: list[str], text_field: str) -> str | None:
     for word in (name.casefold(), *known, *(("text",) if name == text_field else ())):
         if word in folded:
             return folded[word]
-    close = get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.7)
+    # A typo and no more: ``context`` is not ``text``, nor ``input`` input_ids.
+    close = get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.8)
     return folded[close[0]] if close else None

@@ -272,7 +272,9 @@ def _checked_turn(turn: Any, where: str) -> tuple[Any, Any, bool]:
     if not isinstance(turn, dict):
         raise BadInput(f"{where} is {KIND_WORDS[kind_of(turn)]}, expected a message.")
     from_value = "from" in turn and "value" in turn
-    if not from_value and "role" not in turn:
+    # A turn that calls tools may have no content; any other would be trained as an empty one.
+    silent = "content" not in turn and "tool_calls" not in turn
+    if not from_value and ("role" not in turn or silent):
         raise BadInput(
             f"{where} has the keys {', '.join(map(repr, turn))}, expected 'role' and 'content' "
             "(or 'from' and 'value')."

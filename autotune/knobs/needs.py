@@ -71,7 +71,7 @@ NEEDS: tuple[Need, ...] = (
     Need("bitsandbytes", _flag("load_in_4bit", "load_in_8bit")),
     # torch's own 8-bit optimizers (adamw_torch_8bit) are torchao's, which autotune does not offer
     Need("bitsandbytes", _text("optim", "w_8bit", "x_8bit", "n_8bit", "bnb", "paged")),
-    Need("flash-attn", _text("attn_implementation", "flash_attention_")),
+    Need("flash-attn", _text("attn_implementation", "flash_attention_2")),
     Need("kernels", _text("attn_implementation", "/")),
     Need("kernels", _init("use_kernels")),
     Need("liger-kernel", _flag("use_liger_kernel")),

@@ -25,6 +25,11 @@ _WORDS: dict[Any, str] = {
 }
 
 
+#: Types that work where TRL's declaration is too narrow: transformers declares
+#: ``resume_from_checkpoint`` as text, and hands it to ``Trainer.train(str | bool)``.
+_WIDER: dict[str, Any] = {"resume_from_checkpoint": str | bool | None}
+
+
 def check_types(
     options: Mapping[str, Any], owners: Mapping[str, str], classes: Mapping[str, Any]
 ) -> None:
@@ -40,7 +45,7 @@ def check_types(
     """
     hints = {owner: typing.get_type_hints(cls) for owner, cls in classes.items()}
     for name, value in options.items():
-        hint = hints[owners[name]][name]
+        hint = _WIDER.get(name, hints[owners[name]][name])
         # TRL takes one word where it declares a list of them, and a YAML's ``no`` is false.
         if not (_is(value, hint) or _is([value], hint) or (value is False and _is("no", hint))):
             raise BadInput(f"{name} is {value!r}, expected {_shown(hint)}.")

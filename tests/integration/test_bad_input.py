@@ -37,6 +37,7 @@ GOOD = ("--model", "model", "--dataset", "rows.jsonl")
 
 CASES = {
     "a missing model": (("--model", "modle", "--dataset", "rows.jsonl"), "model"),
+    "a model's weights alone": (("--model", "model/tokenizer.json"), "expected a folder"),
     "a missing data set": (("--model", "model", "--dataset", "rows.json"), "rows.jsonl"),
     "an empty file": (("--model", "model", "--dataset", "empty.jsonl"), "empty"),
     "a broken line": (("--model", "model", "--dataset", "broken.jsonl"), "line 2"),

@@ -136,6 +136,7 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
     "an optimizer of bitsandbytes": (Trainer.SFT, {"optim": "paged_adamw_8bit"}),
     "kernels this machine has not": (Trainer.SFT, {"attn_implementation": "flash_attention_2"}),
     "a tracker that is not installed": (Trainer.SFT, {"report_to": ["wandb", "tensorboard"]}),
+    "the last checkpoint": (Trainer.SFT, {"resume_from_checkpoint": True}),
     "rows judged by rules": (Trainer.SFT, {"padding_free": True, "max_length": 64}),
     "a loss over several": (Trainer.DPO, {"loss_type": ["sigmoid", "sft"], "loss_weights": [1, 1]}),
     "a reference that follows": (Trainer.DPO, {"sync_ref_model": True}),

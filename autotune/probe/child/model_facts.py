@@ -38,6 +38,11 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
                 f"no config.json in the model folder {local}.",
                 "Give a folder written by save_pretrained, or a hub id.",
             )
+        if local.is_file():
+            raise BadInput(
+                f"the model {job.model} is a file, expected a folder.",
+                "Give the folder with config.json and a tokenizer, or a hub id.",
+            )
         siblings = [p.name for p in local.parent.iterdir()] if local.parent.is_dir() else []
         raise BadInput(
             f"there is no model at {job.model}{nearest(local.name, siblings)}.",

@@ -204,6 +204,21 @@ def test_a_pattern_is_answered_with_how_to_name_several_files(tmp_path: Path, na
     assert f"data_files: {tmp_path}" in message
 
 
+def test_an_address_is_answered_with_what_to_do(tmp_path: Path) -> None:
+    message = refusal("https://example.com/rows.jsonl", tmp_path)
+    assert "is an address" in message
+    assert "Download it first" in message
+
+
+def test_files_of_different_columns_in_one_folder_name_the_columns(tmp_path: Path) -> None:
+    write(tmp_path / "rows" / "a.jsonl", '{"text": "a"}\n')
+    write(tmp_path / "rows" / "b.jsonl", '{"prompt": "q", "completion": "a"}\n')
+    message = refusal(tmp_path / "rows", tmp_path)
+    assert "other columns in one part" in message
+    assert "prompt, completion, text where text came before" in message
+    assert "name one of them" in message
+
+
 def test_a_block_of_a_builder_without_files_says_what_is_missing(tmp_path: Path) -> None:
     assert "Add data_files" in refusal("", tmp_path, blocks=({"path": "json"},))
 

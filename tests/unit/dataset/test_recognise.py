@@ -113,7 +113,14 @@ def test_every_layout_of_the_table_has_a_trainer_and_a_name_of_its_own() -> None
             "dpo",
             ["remove column 'conversations'"],
         ),
-        ({"data": [{"text": "t"}]}, "sft", ["under the one name 'data'"]),
+        ({"data": [{"text": "t"}]}, "sft", ["lie under 'data' of one document"]),
+        ({"text;label": "t;1"}, "sft", ["separated by ';'", ".tsv"]),
+        ({"input": "i", "output": "o"}, "sft", ["'input' to 'prompt'", "'output' to 'completion'"]),
+        (
+            {"instruction": "i", "context": "c", "response": "r"},
+            "sft",
+            ["'instruction' to 'prompt'", "'response' to 'completion'"],
+        ),
     ],
 )
 def test_wrong_columns_are_answered_with_the_way_out(
@@ -121,6 +128,15 @@ def test_wrong_columns_are_answered_with_the_way_out(
 ) -> None:
     message = refusal([row] * 4, trainer)
     assert [] == [word for word in words if word not in message], message
+
+
+@pytest.mark.parametrize("beside", ["test", "version"])
+def test_a_whole_document_read_as_one_row_is_answered_with_where_its_rows_lie(beside: str) -> None:
+    # BC03, fifth variant: every split, or a header, in one JSON file
+    lies: Any = {"test": [{"text": "t"}], "version": "1"}[beside]
+    message = refusal([{"train": [{"text": "t"}], beside: lies}])
+    assert "The rows seem to lie under 'train'" in message
+    assert "what is under 'train' as a JSON list" in message
 
 
 def test_messages_with_an_unknown_key_name_the_key_and_those_expected() -> None:

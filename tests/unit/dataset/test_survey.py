@@ -93,6 +93,13 @@ def test_content_that_is_no_text_stops_with_row_and_turn() -> None:
     assert "row 2: turn 2 of column 'messages' has a number as its content" in message
 
 
+def test_a_message_whose_text_has_another_name_stops_with_the_keys() -> None:
+    # BC28, the other key: templates render nothing for it, and nothing would be trained
+    message = refusal([{"messages": [{"role": "user", "text": "q"}]}])
+    assert "row 1: turn 1 of column 'messages' has the keys 'role', 'text'" in message
+    assert "expected 'role' and 'content'" in message
+
+
 def test_empty_texts_are_counted() -> None:
     assert {"empty-text": 2} == counts(survey([{"text": ""}, {"text": "a"}, {"text": " \n"}]))
 

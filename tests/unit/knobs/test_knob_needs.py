@@ -44,6 +44,8 @@ def test_options_that_need_nothing_miss_nothing() -> None:
     plain = {"optim": "adamw_torch_fused", "attn_implementation": "sdpa", "load_in_4bit": False}
     assert missing_package(plain, ABSENT) is None
     assert missing_package({"optim": "adamw_torch_8bit"}, ABSENT) is None
+    # other packages than flash-attn, which cannot help there
+    assert missing_package({"attn_implementation": "flash_attention_3"}, ABSENT) is None
 
 
 def test_a_package_that_is_there_and_does_not_work_is_the_reason() -> None:
