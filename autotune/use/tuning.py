@@ -154,7 +154,7 @@ class Tuning:
             prepared=plan.prepared,
             budget=plan.budget,
             space={
-                "name": self._space.name,
+                "name": self._request.space or self._space.name,  # as it can be asked for again
                 "hash": space_hash(self._space),
                 "candidates": len(plan.space.candidates),
                 "merged": plan.space.merged,
