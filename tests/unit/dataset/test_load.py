@@ -96,6 +96,14 @@ def test_the_first_rows_of_a_stream_are_taken(tmp_path: Path) -> None:
         first(DatasetSource(path=str(path)), "validation")
 
 
+@pytest.mark.parametrize("fractions", [(0.0, 0.0), (-1.0, 2.0), ("half", 0.5)])
+def test_shares_that_divide_nothing_are_refused(fractions: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a"}\n', encoding="utf-8")
+    blocks = tuple({"path": str(path), "fraction": share} for share in fractions)
+    assert "expected numbers above zero" in refusal("", tmp_path, blocks=blocks)
+
+
 def test_a_broken_line_stops_a_stream_as_well(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", '{"text": "a"}\n{"text":\n')
     with pytest.raises(BadInput, match="line 2"):
