@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,19 @@ def test_a_broken_file_is_named_with_its_line(
     message = refusal(write(tmp_path / name, text), tmp_path)
     assert line in message
     assert name in message
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".xz", lzma.compress), (".bz2", bz2.compress)])
+def test_what_is_wrong_inside_an_archive_is_not_taken_for_its_encoding(
+    ending: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    short, foreign, broken = (tmp_path / f"{n}.jsonl{ending}" for n in ("short", "foreign", "json"))
+    short.write_bytes(pack(b'{"text": "a"}' * 99)[:-20])
+    foreign.write_bytes(b"garbage" * 9)
+    broken.write_bytes(pack(b'{"text": "a"}\n{broken\n'))
+    assert "is damaged" in refusal(short, tmp_path)
+    assert "is damaged" in refusal(foreign, tmp_path)
+    assert "is broken JSON on line 2" in refusal(broken, tmp_path)
 
 
 def test_a_damaged_archive_and_a_foreign_encoding_are_named(tmp_path: Path) -> None:
