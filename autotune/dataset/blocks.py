@@ -31,12 +31,13 @@ def load_blocks(source: DatasetSource, split: str, cache_dir: Path, first: int |
         raise BadInput("the datasets: block is empty, expected at least one entry with a path.")
     parts = [_load_block(block, cache_dir, first) for block in blocks]
     fractions = [block.get("fraction") for block in blocks]
-    known = [float(fraction) for fraction in fractions if fraction is not None]
+    known = [fraction for fraction in fractions if fraction is not None]
     if known and first is not None:
         raise BadInput("fraction cannot be used where the datasets: block is read as a stream.")
     if known and len(known) < len(fractions):
         raise BadInput("fraction must be set for every entry of the datasets: block or for none.")
     if known:
+        _check_fractions(known)
         weights = [fraction / sum(known) for fraction in known]
         total = min(len(p) / w for p, w in zip(parts, weights, strict=True) if w > 0)
         parts = [p.select(range(round(w * total))) for p, w in zip(parts, weights, strict=True)]
@@ -48,6 +49,21 @@ def load_blocks(source: DatasetSource, split: str, cache_dir: Path, first: int |
             f"the entries of the datasets: block have different columns: {first_line(error)}",
             "Select the same columns: in each entry.",
         ) from error
+
+
+def _check_fractions(fractions: list[Any]) -> None:
+    """Check that shares of a mixture are numbers that divide something.
+
+    Raises:
+        BadInput: one is no number or below zero, or all are zero.
+    """
+    numbers = [f for f in fractions if isinstance(f, int | float) and f >= 0]
+    if len(numbers) < len(fractions) or not sum(numbers) > 0:
+        shown = ", ".join(map(repr, fractions))
+        raise BadInput(
+            f"fraction is {shown} in the datasets: block, expected numbers above zero.",
+            "They are shares of the mixture and need not add up to 1.",
+        )
 
 
 def block_paths(block: dict[str, Any]) -> list[str]:

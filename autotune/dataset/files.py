@@ -6,6 +6,7 @@ What cannot be loaded ends in one sentence that says what was found and what to 
 from __future__ import annotations
 
 import glob
+import lzma
 import re
 import zlib
 from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _HUB_ID = re.compile(r"^[\w.-]+(/[\w.-]+)?$")
 _AS_UTF8 = "Save it as UTF-8."
-_UNREADABLE = (OSError, EOFError, ValueError, TypeError, StopIteration, zlib.error)
+_UNREADABLE = (OSError, EOFError, ValueError, TypeError, StopIteration, zlib.error, lzma.LZMAError)
 
 
 def load_one(

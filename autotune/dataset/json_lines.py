@@ -5,21 +5,30 @@ Runs only after the data set library has refused a file; it loads nothing.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+#: What opens a compressed file, by its ending.
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 def first_fault(path: Path) -> str | None:
     """Return what is wrong with a JSON or JSON Lines file and on which line, or None.
 
     Args:
-        path: the file, ``.gz`` allowed. It is JSON when its first character is ``[`` or its whole
-            text is one value; else one value per line is expected.
+        path: the file, ``.gz``, ``.bz2`` and ``.xz`` allowed; nothing is found in a ``.zst``. It
+            is JSON when its first character is ``[`` or its whole text is one value; else one
+            value per line is expected.
     """
+    if path.suffix.lower() == ".zst":
+        return None
     try:
         with _open(path) as lines:
             head = next((line for _, line in lines if line.strip()), "")
@@ -28,14 +37,16 @@ def first_fault(path: Path) -> str | None:
         return _fault_of_lines(path)
     except UnicodeDecodeError as error:
         return f"is not UTF-8 text ({error.reason} at byte {error.start})"
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except PermissionError:
+        raise
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
         return f"is damaged: {error}"
 
 
 @contextmanager
 def _open(path: Path) -> Iterator[Iterator[tuple[int, str]]]:
     """Yield an iterator over (line number from 1, text)."""
-    opener = gzip.open if path.suffix == ".gz" else open
+    opener = _OPENERS.get(path.suffix.lower(), open)
     with opener(path, "rt", encoding="utf-8-sig") as file:
         yield enumerate(file, start=1)
 

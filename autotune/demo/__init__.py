@@ -22,11 +22,6 @@ def rows_path() -> Path:
     return DEMO_DIR / "rows.jsonl"
 
 
-def config_path() -> Path:
-    """Return the model's transformers ``config.json``."""
-    return DEMO_DIR / "config.json"
-
-
 def base_config_path() -> Path:
     """Return the base config, in the format ``trl sft --config`` reads."""
     return DEMO_DIR / "demo.yaml"

@@ -156,13 +156,15 @@ def resumed_request(request: Request, out_dir: Path) -> Request:
             f"{file} is damaged ({error}), so the run cannot go on.",
             "Its result can still be emitted; start again with another --out.",
         ) from error
-    if not isinstance(stored, dict):
-        raise BadInput(f"{file} is not the request of a run.", "Choose another --out.")
     plain = dataclasses.asdict(Request())
+    if not isinstance(stored, dict) or not isinstance(stored.get("set_options", {}), dict):
+        raise BadInput(f"{file} is not the request of a run.", "Choose another --out.")
+    stored = {**plain, **stored}
+    kept = _publishable(stored)  # runs of older versions kept everything
     changes: dict[str, Any] = {}
     given = dataclasses.asdict(request)
     for name, value in _publishable(given).items():
-        before = stored.get(name, plain[name])
+        before = kept[name]
         before = tuple(before) if isinstance(plain[name], tuple) else before
         asked = value != plain[name]
         if name in _MAY_CHANGE:
@@ -175,12 +177,13 @@ def resumed_request(request: Request, out_dir: Path) -> Request:
         else:
             changes[name] = before
     if HIDDEN in str(changes["storage"]):
-        if not request.storage:
+        storage = request.storage or stored["storage"]
+        if HIDDEN in storage:
             raise BadInput(
                 f"the run in {out_dir} has a --storage with a password, which is not kept.",
                 "Give --storage again.",
             )
-        changes["storage"] = request.storage
+        changes["storage"] = storage
     return Request(**{**changes, "resume": True, "out": request.out, "force": False})
 
 

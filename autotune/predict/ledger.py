@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
 from autotune.core.traced_step import Component, StepPhase
 
 #: Components in a fixed order, so that a split is a vector.
-COMPONENTS: tuple[Component, ...] = (
-    "weights",
-    "reference",
-    "gradients",
-    "optimizer",
-    "activations",
-    "logits",
-    "inputs",
-    "temporaries",
-)
+COMPONENTS: tuple[Component, ...] = get_args(Component)
 _INDEX = {name: at for at, name in enumerate(COMPONENTS)}
 
 

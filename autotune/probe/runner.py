@@ -155,7 +155,7 @@ class Runner:
             ToolFailure: the process failed otherwise.
         """
         done = self.run(Request(spec=spec), name="prepare", deadline_s=deadline_s, tick=tick)
-        reply = self._answer(done)
+        reply = self._answer(done, "preparation")
         assert reply.prepared is not None
         self.watch(reply.prepared.device)
         return reply.prepared
@@ -175,7 +175,8 @@ class Runner:
         Raises:
             ToolFailure: the process failed.
         """
-        return self._answer(self.run(Request(spec=spec), name="inspect", deadline_s=deadline_s))
+        done = self.run(Request(spec=spec), name="inspect", deadline_s=deadline_s)
+        return self._answer(done, "looking at the machine")
 
     def trace(
         self,
@@ -202,20 +203,20 @@ class Runner:
         name = "trace"
         told = and_progress(self._folder(name), tick, tell)
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=told)
-        return self._answer(done).traces
+        return self._answer(done, "tracing").traces
 
     def _folder(self, name: str) -> Path:
         return self._work_dir / "probes" / name
 
-    def _answer(self, done: Finished) -> Reply:
+    def _answer(self, done: Finished, what: str) -> Reply:
         if done.timed_out:
             raise ToolFailure(
-                f"preparation took longer than {done.wall_seconds:.0f} s and was stopped.",
+                f"{what} took longer than {done.wall_seconds:.0f} s and was stopped.",
                 f"Its log is {done.log_file}.",
             )
         if done.reply is None:
             raise ToolFailure(
-                f"the preparing process ended with code {done.code}: {done.tail(3)}",
+                f"the process for {what} ended with code {done.code}: {done.tail(3)}",
                 f"Its log is {done.log_file}.",
             )
         failure = done.reply.failure
@@ -226,7 +227,7 @@ class Runner:
         if failure.unable:
             raise EnvironmentUnable(failure.message, failure.hint)
         raise ToolFailure(
-            f"preparation failed with {failure.type_name}: {failure.message}",
+            f"{what} failed with {failure.type_name}: {failure.message}",
             f"The traceback is in {done.log_file}.",
         )
 

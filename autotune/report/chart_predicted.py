@@ -36,6 +36,7 @@ class _Point:
 def predicted_peaks(result: Result) -> Chart | None:
     """Predicted against measured peaks; None without any."""
     points = []
+    before = any(t.prediction for t in _measured(result))
     for trial in _measured(result):
         peak = measured_peak(result, trial)
         expected, traced = trial.prediction, result.traced.get(trial.candidate.key)
@@ -43,7 +44,7 @@ def predicted_peaks(result: Result) -> Chart | None:
             continue
         if expected is not None:
             said = (expected.peak_bytes, expected.low_bytes, expected.high_bytes)
-        elif traced is not None:
+        elif traced is not None and not before:
             said = (traced.peak_bytes, traced.peak_bytes, traced.peak_bytes)
         else:
             continue
@@ -52,7 +53,6 @@ def predicted_peaks(result: Result) -> Chart | None:
     if not points:
         return None
     unit, name = memory_unit(int(max(p.high for p in points)))
-    before = any(t.prediction for t in _measured(result))
     how = (
         "Said before each probe, corrected by the ones before it; bars are the 90 % band."
         if before

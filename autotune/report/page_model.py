@@ -74,11 +74,15 @@ def again_command(result: Result) -> str:
     """Return the command line that asks for the same again."""
     job, budget, source = result.job, result.budget, result.job.dataset
     verb = "run" if summary.searched(result) else "probe"
-    words = ["autotune", verb, "--model", job.model, "--dataset", source.path]
+    words = ["autotune", verb, "--model", job.model]
+    if source.blocks is None:  # else the rows are those YOUR.yaml names
+        words += ["--dataset", source.path]
     if source.config is not None:
         words += ["--dataset-config", source.config]
     if source.train_split != "train":
         words += ["--dataset-train-split", source.train_split]
+    if source.test_split != "test":
+        words += ["--dataset-test-split", source.test_split]
     words += ["--trainer", job.trainer.value]
     if job.config_text:
         words += ["--config", "YOUR.yaml"]

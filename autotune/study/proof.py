@@ -43,7 +43,7 @@ class Proving(Session):
             chosen, _ = choice(self.trials, self.speedup, self.objective)
             if chosen is None:
                 return
-            if verification_of(self.trials, chosen) is None and self._is_over(checks=1.0):
+            if verification_of(self.trials, chosen) is None and self.left_s(checks=1.0) <= 0:
                 self.unchecked = "the time after --timeout was over; raise it, or run --resume"
                 return
             if not self._trains_the_same(chosen):
@@ -54,7 +54,7 @@ class Proving(Session):
                 return
             batch = int(self.facts.option("per_device_eval_batch_size") or 1)
             record = self.probe(chosen.candidate, "verification", eval_batch=batch)
-            while _only_evaluation_failed(record) and batch > 1 and not self._is_over(checks=1.0):
+            while _only_evaluation_failed(record) and batch > 1 and self.left_s(checks=1.0) > 0:
                 batch //= 2
                 record = self.probe(chosen.candidate, "verification", eval_batch=batch)
             left, _ = choice(self.trials, self.speedup, self.objective)
@@ -130,7 +130,7 @@ class Proving(Session):
         done = [t for t in self.trials if t.role == "confirmation"]
         done = done[len(done) - self._turns_taken(wanted) :]
         for candidate in wanted[len(done) :]:
-            if _decided(done) or self._is_over(checks=0.5):  # the rest is for verifying
+            if _decided(done) or self.left_s(checks=0.5) <= 0:  # the rest is for verifying
                 break
             record = self.probe(candidate, "confirmation")
             if record.estimate is None and not may_recover(record):

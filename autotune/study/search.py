@@ -90,8 +90,7 @@ class Search(Proving):
         if self.look_ahead is None or seconds is None:
             return
         everything = {c.key: c for c in (own, *self.space.candidates)}
-        if self.limits.search_s is not None:
-            seconds = min(seconds, max(0.0, self.limits.search_s - self._passed_s))
+        seconds = min(seconds, max(0.0, self.left_s(checks=0.0)))
         self.foresight = self.look_ahead(list(everything.values()), seconds)
         for trial in self.trials:
             if self.foresight is not None and trial.role in LEARNED_FROM:
@@ -166,4 +165,4 @@ class Search(Proving):
         counted = max(sum(not is_refusal(t) for t in probed), len(probed) - self.limits.trials)
         if counted >= self.limits.trials:
             return False
-        return not self._is_over(checks=0.0)
+        return self.left_s(checks=0.0) > 0

@@ -6,6 +6,7 @@ Optuna and to whoever watches.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -124,12 +125,15 @@ class Session:
     def _passed_s(self) -> float:
         return self.clock() - self._start
 
-    def _is_over(self, *, checks: float) -> bool:
-        """Whether the time of the search, and this share of that of the checks, has passed."""
+    def left_s(self, *, checks: float) -> float:
+        """Return what is left of the search's time and this share of the checks'; may be below 0.
+
+        Infinite without a bound.
+        """
         search_s, checks_s = self.limits.search_s, self.limits.checks_s
         if search_s is None or checks_s is None:
-            return False
-        return self._passed_s >= search_s + checks * checks_s
+            return math.inf
+        return search_s + checks * checks_s - self._passed_s
 
     @property
     def objective(self) -> Objective:

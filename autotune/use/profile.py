@@ -11,17 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from autotune.core.about import __version__
-from autotune.core.advice import (
+from autotune.core.advice import advise
+from autotune.core.errors import BadInput
+from autotune.core.job import Job
+from autotune.core.length_report import LengthReport
+from autotune.core.length_table import (
     Setting,
-    advise,
     histogram_of,
     length_at,
     marked,
     sensible_lengths,
 )
-from autotune.core.errors import BadInput
-from autotune.core.job import Job
-from autotune.core.length_report import LengthReport
 from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
 from autotune.intake.job import Origin, build_job, cache_dir

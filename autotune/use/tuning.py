@@ -154,7 +154,7 @@ class Tuning:
             prepared=plan.prepared,
             budget=plan.budget,
             space={
-                "name": self._space.name,
+                "name": self._request.space or self._space.name,  # as it can be asked for again
                 "hash": space_hash(self._space),
                 "candidates": len(plan.space.candidates),
                 "merged": plan.space.merged,
@@ -227,7 +227,8 @@ class Tuning:
         known = {p.candidate.key for p in result.predictions}
         shown = {t.candidate.key: t.candidate for _, t in side_by_side(result)}
         unknown = [candidate for key, candidate in shown.items() if key not in known]
-        if not unknown:
+        seconds = min(_EXPLAINING_S, self._search.left_s(checks=1.0))
+        if not unknown or seconds <= 0:
             return {}
         self._watch.stage("tracing what the peaks are made of (steps on fake tensors)")
         try:
@@ -236,12 +237,12 @@ class Tuning:
                 self._search.facts,
                 self._search.model_dir,
                 runner,
-                seconds=_EXPLAINING_S,
+                seconds=seconds,
                 tick=self._watch.tick,
                 tell=self._watch.progress,
             )
-        except ToolFailure:
-            return {}  # the page says that nothing was traced
+        except (ToolFailure, KeyboardInterrupt):
+            return {}  # the search is over and whole; the page says that nothing was traced
 
     def _write(self, *, interrupted: bool) -> Result:
         assert self._search is not None and self._described is not None

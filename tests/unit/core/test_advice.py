@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.core.advice import (
+from autotune.core.advice import advise
+from autotune.core.job import Trainer
+from autotune.core.length_report import Advice
+from autotune.core.length_table import (
     MOST_LENGTHS,
     Setting,
-    advise,
     histogram_of,
     length_at,
     marked,
     sensible_lengths,
 )
-from autotune.core.job import Trainer
-from autotune.core.length_report import Advice
 from autotune.core.lengths import Lengths
 from tests.unit.core.test_lengths import completions, plain
 

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,14 @@ def test_the_first_rows_of_a_stream_are_taken(tmp_path: Path) -> None:
         first(DatasetSource(path=str(path)), "validation")
 
 
+@pytest.mark.parametrize("fractions", [(0.0, 0.0), (-1.0, 2.0), ("half", 0.5)])
+def test_shares_that_divide_nothing_are_refused(fractions: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a"}\n', encoding="utf-8")
+    blocks = tuple({"path": str(path), "fraction": share} for share in fractions)
+    assert "expected numbers above zero" in refusal("", tmp_path, blocks=blocks)
+
+
 def test_a_broken_line_stops_a_stream_as_well(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", '{"text": "a"}\n{"text":\n')
     with pytest.raises(BadInput, match="line 2"):
@@ -179,6 +188,19 @@ def test_a_broken_file_is_named_with_its_line(
     message = refusal(write(tmp_path / name, text), tmp_path)
     assert line in message
     assert name in message
+
+
+@pytest.mark.parametrize(("ending", "pack"), [(".xz", lzma.compress), (".bz2", bz2.compress)])
+def test_what_is_wrong_inside_an_archive_is_not_taken_for_its_encoding(
+    ending: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    short, foreign, broken = (tmp_path / f"{n}.jsonl{ending}" for n in ("short", "foreign", "json"))
+    short.write_bytes(pack(b'{"text": "a"}' * 99)[:-20])
+    foreign.write_bytes(b"garbage" * 9)
+    broken.write_bytes(pack(b'{"text": "a"}\n{broken\n'))
+    assert "is damaged" in refusal(short, tmp_path)
+    assert "is damaged" in refusal(foreign, tmp_path)
+    assert "is broken JSON on line 2" in refusal(broken, tmp_path)
 
 
 def test_a_damaged_archive_and_a_foreign_encoding_are_named(tmp_path: Path) -> None:

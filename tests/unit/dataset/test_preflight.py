@@ -11,8 +11,9 @@ import pytest
 from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
-from autotune.dataset.preflight import check_left, check_next_token, unread_label
+from autotune.dataset.preflight import check_left, check_next_token
 from autotune.dataset.scan import Column, Seen
+from autotune.dataset.unread import unread_label
 
 
 def pairs(prompts: list[int], answers: int = 10, **more: Any) -> Lengths:

@@ -67,7 +67,7 @@ def test_the_tokenizer_loses_nothing(tokenizer: Tokenizer) -> None:
 def test_the_model_has_room_for_every_token_and_agrees_on_the_special_ones(
     tokenizer: Tokenizer,
 ) -> None:
-    config = json.loads(demo.config_path().read_text(encoding="utf-8"))
+    config = json.loads((demo.DEMO_DIR / "config.json").read_text(encoding="utf-8"))
     assert config["vocab_size"] >= tokenizer.get_vocab_size()
     assert config["pad_token_id"] == tokenizer.token_to_id(make.PAD_TOKEN)
     assert config["eos_token_id"] == tokenizer.token_to_id(make.END_TOKEN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,15 @@ def test_the_password_of_a_storage_is_asked_for_again(tmp_path: Path) -> None:
     assert storage == resumed_request(Request(storage=storage, resume=True), tmp_path).storage
     with pytest.raises(BadInput, match="was started with"):
         resumed_request(Request(storage="sqlite:///x.db", resume=True), tmp_path)
+
+
+def test_a_folder_that_kept_its_password_goes_on_and_never_shows_it(tmp_path: Path) -> None:
+    storage = "mysql+pymysql://me:planted@host/name"
+    old = {"storage": storage, "set_options": {"hub_token": "planted", "seed": 3}}
+    (tmp_path / "request.json").write_text(json.dumps(old), encoding="utf-8")
+    for given in (None, storage):
+        again = resumed_request(Request(storage=given, resume=True), tmp_path)
+        assert (storage, {"seed": 3}) == (again.storage, again.set_options)
+    with pytest.raises(BadInput, match="was started with") as caught:
+        resumed_request(Request(storage="sqlite:///x.db", resume=True), tmp_path)
+    assert "planted" not in caught.value.message

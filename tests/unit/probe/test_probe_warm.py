@@ -18,6 +18,6 @@ def test_an_order_to_a_dead_server_says_so_and_closing_says_nothing_more(tmp_pat
     os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(ToolFailure, match="ended by itself"):
         server.preload("llama")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     server.close()
-    assert len(os.listdir("/proc/self/fd")) < before
+    assert len(list(Path("/proc/self/fd").iterdir())) < before

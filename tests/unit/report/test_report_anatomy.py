@@ -112,6 +112,21 @@ def test_a_peak_traced_after_the_search_is_compared_uncorrected_and_that_is_said
     assert predicted_times(preference_result(Trainer.DPO)) is None
 
 
+def test_what_was_traced_afterwards_never_stands_among_what_was_said_before() -> None:
+    result = predicted_result()
+    first, *others = result.trials
+    assert first.prediction is not None
+    late = result.model_copy(
+        update={
+            "trials": (first.model_copy(update={"prediction": None}), *others),
+            "traced": {first.candidate.key: split_of(9 * GIB)},
+        }
+    )
+    whole, part = predicted_peaks(result), predicted_peaks(late)
+    assert whole is not None and part is not None
+    assert len(whole.figure["data"][1]["x"]) - 1 == len(part.figure["data"][1]["x"])
+
+
 def test_every_chart_of_a_page_has_a_name_of_its_own() -> None:
     names = [chart.name for chart in charts(predicted_result())]
     assert ["pareto", "split", "memory", "predicted-peak", "predicted-time", "lengths"] == names

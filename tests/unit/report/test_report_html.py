@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from autotune.core.candidate import Candidate
-from autotune.core.job import Trainer
+from autotune.core.job import DatasetSource, Trainer
 from autotune.core.result import Result, Skipped
 from autotune.report import REPORTERS, palette
 from autotune.report.charts import charts
@@ -150,6 +150,16 @@ def test_the_command_to_search_again_is_quoted_for_a_shell() -> None:
     assert "--model 'my model'" in command
     assert "--allow mixing,peft" in command
     assert "--memory 22528MiB" in command
+
+
+def test_the_command_names_the_rows_unless_a_block_of_the_yaml_does() -> None:
+    named = DatasetSource(path="acme/rows", test_split="held out")
+    command = again_command(with_job(gpu_result(), dataset=named))
+    assert "--dataset acme/rows" in command
+    assert "--dataset-test-split 'held out'" in command
+    block = {"path": "json", "data_files": "rows.jsonl"}
+    mixed = DatasetSource(path="json", blocks=(block,))
+    assert "--dataset" not in again_command(with_job(gpu_result(), dataset=mixed))
 
 
 def luminance(colour: str) -> float:
