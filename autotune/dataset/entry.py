@@ -26,6 +26,7 @@ from autotune.dataset.preflight import (
     sampled_columns,
     silenced_calls,
     unread_label,
+    unread_mask,
     unread_prompt,
 )
 from autotune.dataset.progress import Progress, bars_told
@@ -153,6 +154,7 @@ def fill_entry(
             *survey.notices(),
             *unread_prompt(layout.name, _unread(columns, layout, text_field)),
             *unread_label(trainer, columns),
+            *unread_mask(columns, options),
             *silenced_calls(survey.tool_calls, rendered=facts.render_calls),
             *remarks(lengths, positions),
         ),

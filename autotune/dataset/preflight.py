@@ -236,6 +236,27 @@ def unread_label(trainer: Trainer, columns: Mapping[str, Column]) -> tuple[Notic
     )
 
 
+def unread_mask(columns: Mapping[str, Column], options: Mapping[str, Any]) -> tuple[Notice, ...]:
+    """Return a remark when TRL drops a mask of the prompt, so that the prompt is trained on.
+
+    Args:
+        columns: what each column of tokenised rows holds.
+        options: TRL options the user set.
+    """
+    mask = columns.get("completion_mask")
+    masked = "labels" in columns or options.get("completion_only_loss")
+    if mask is None or "input_ids" not in columns or masked:
+        return ()
+    return (
+        Notice(
+            code="unread-mask",
+            count=mask.scanned,
+            message="column 'completion_mask' is not read, so every token is trained on: TRL "
+            "reads it with completion_only_loss=true only.",
+        ),
+    )
+
+
 def _trained_pads(lengths: Lengths) -> str:
     return " and trained on" if bool((lengths.labels == lengths.tokens).any()) else ""
 
