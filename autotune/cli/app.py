@@ -5,12 +5,13 @@ Imports nothing heavy: ``autotune --help`` must answer at once.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
 import typer
 
-from autotune.core.errors import AutotuneError
+from autotune.core.errors import AutotuneError, EnvironmentUnable
 
 app = typer.Typer(
     name="autotune",
@@ -19,6 +20,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+#: Faults of the machine that every write can meet, whatever the command.
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _register() -> None:
@@ -94,6 +99,10 @@ def _usage_or_failure(error: Exception) -> int:
     if isinstance(error, Abort):
         say_error("stopped.", None)
         return 130
+    if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        where = f" at {error.filename}" if error.filename else ""
+        say_error(f"the disk is full{where}: {error.strerror}.", "Make room and try again.")
+        return EnvironmentUnable.exit_code
     if os.environ.get("AUTOTUNE_DEBUG"):
         traceback.print_exc()
     say_error(

@@ -24,6 +24,13 @@ from autotune.dataset.preflight import (
     check_skip,
     remarks,
     sampled_columns,
+<<<<<<< HEAD
+=======
+    silenced_calls,
+    unread_label,
+    unread_mask,
+    unread_prompt,
+>>>>>>> stranger
 )
 from autotune.dataset.progress import Progress, bars_told
 from autotune.dataset.recognise import recognise
@@ -151,6 +158,7 @@ def fill_entry(
             *survey.notices(),
             *unread_prompt(layout.name, _unread(columns, layout, text_field)),
             *unread_label(trainer, columns),
+            *unread_mask(columns, options),
             *silenced_calls(survey.tool_calls, rendered=facts.render_calls),
             *remarks(lengths, positions),
         ),

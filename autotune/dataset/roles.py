@@ -20,6 +20,7 @@ ROLES = {
     "gpt": "assistant",
     "chatgpt": "assistant",
     "bot": "assistant",
+    "ai": "assistant",
     "model": "assistant",
     "system": "system",
     "developer": "developer",

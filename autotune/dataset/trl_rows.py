@@ -162,7 +162,11 @@ def _refusal(error: Exception, rows: Dataset, tokenizer: Any, trainer: Trainer) 
     place = _failing_row(rows, tokenizer)
     where = "" if place is None else f" at row {place + 1} (rows count from 1)"
     return BadInput(
-        f"trl {trainer.value} cannot prepare the rows{where}: {type(error).__name__}: {words}"
+        f"trl {trainer.value} cannot prepare the rows{where}: {type(error).__name__}: "
+        f"{words.rstrip('.')}.",
+        None
+        if place is None
+        else "Correct that row, or set chat_template_path to a template that takes it.",
     )
 
 

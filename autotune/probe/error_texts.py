@@ -33,11 +33,16 @@ HOST_OOM = re.compile(
     r"|can't start new thread|(m|re|c)alloc of size|unable to mmap \d+ bytes"
     r"|DataLoader worker .{0,60}killed by signal: (Killed|Bus error)|out of shared memory"
     r"|(/torch_|/dev/shm).{0,200}No space left on device|unable to open shared memory object"
-    r"|cudaHostAlloc.{0,40}out of memory|cudaErrorHostMemory|could not create a primitive: out",
+    r"|cudaHostAlloc.{0,40}out of memory|cudaErrorHostMemory|could not create a primitive: out"
+    r"|OUT_OF_HOST_MEMORY",
     re.IGNORECASE | re.DOTALL,
 )
 #: What remains: somebody ran out of memory, in words not known before.
-OUT_OF_MEMORY = re.compile(r"\b(out of|insufficient|not enough)( \w+)? memory\b", re.IGNORECASE)
+OUT_OF_MEMORY = re.compile(
+    r"\b(out of|insufficient|not enough)( \w+)? memory\b|\w*OUT_OF_MEMORY\b"
+    r"|\bfailed to allocate\b.{0,60}\b(memory|bytes|[KMGT]i?B)\b",
+    re.IGNORECASE,
+)
 #: A kernel's block is too large for the chip's on-chip memory; torch's compiler reports it as an
 #: ``OutOfMemoryError`` too (Triton's ``OutOfResources``). No other batch size would help.
 ON_CHIP = re.compile(r"^.*out of resource.*$", re.IGNORECASE | re.MULTILINE)
@@ -60,11 +65,18 @@ TRANSIENT = re.compile(
 )
 REQUESTED = re.compile(r"you tried to allocate (\d+) bytes", re.IGNORECASE)
 NO_GRADIENT = re.compile(r"does not require grad and does not have a grad_fn", re.IGNORECASE)
-RECOMPUTE = re.compile(r"Recomputed values for the following tensors|CheckpointError")
-DISK_FULL = re.compile(
-    r"No space left on device|Disk quota exceeded|errno (28|122)\b", re.IGNORECASE
+RECOMPUTE = re.compile(
+    r"Recomputed values for the following tensors|CheckpointError"
+    r"|tensors (was saved )?during (the original forward and )?recomputation"
 )
-UNSCALE = re.compile(r"unscale FP16 gradients", re.IGNORECASE)
+DISK_FULL = re.compile(
+    r"No space left on device|Disk quota exceeded|errno (28|122)\b"
+    r"|PytorchStreamWriter failed writing",  # torch.save where the disk takes no more
+    re.IGNORECASE,
+)
+UNSCALE = re.compile(
+    r"unscale FP16 gradients|check_and_unscale\w*. not implemented for", re.IGNORECASE
+)
 #: Module of TRL's offloading context; an exception inside it is about that option alone.
 OFFLOADING = re.compile(r"activation_offloading\.py|OffloadActivations|Backward pass should have")
 #: Exceptions by which TRL and its libraries refuse a config.

@@ -118,7 +118,7 @@ def judge_silence(seen: Observed) -> tuple[Ending, int | None]:
     Returns:
         The ending, and the least memory it is known to need when it did not fit.
     """
-    name = "" if seen.signal is None else signal.Signals(seen.signal).name
+    name = "" if seen.signal is None else _signal_name(seen.signal)
     memory = memory_of(seen.log_tail, seen.device)
     if seen.signal == signal.SIGKILL:
         peak = f" at {show_bytes(seen.peak_rss_bytes)}" if seen.peak_rss_bytes else ""
@@ -140,6 +140,11 @@ def judge_silence(seen: Observed) -> tuple[Ending, int | None]:
         reason = f"the process ended with code {seen.code} and without an answer"
     ending = Ending(outcome=outcome, phase=seen.last_phase, reason=reason, detail=seen.log_tail)
     return ending, needed_bytes(seen, seen.log_tail) if outcome.is_memory else None
+
+
+def _signal_name(number: int) -> str:
+    """Return a signal's name; those for real-time use have numbers only."""
+    return signal.Signals(number).name if number in list(signal.Signals) else f"signal {number}"
 
 
 def needed_bytes(seen: Observed, text: str) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from autotune.core.candidate import Candidate
 from autotune.core.traced_step import Component
-from autotune.report.anatomy import COMPONENTS
+from autotune.report.anatomy import BESIDE, COMPONENTS
 
 #: A lever in words, and whether it is still to be pulled.
 _Lever = tuple[str, Callable[[Candidate], bool]]
@@ -85,8 +85,12 @@ def dominance(split: Mapping[Component, int], peak_bytes: int, candidate: Candid
         candidate: the knobs it has now.
     """
     component = max(split, key=lambda c: split[c])
+    whole = max(1, peak_bytes, sum(split.values()))
+    beside = whole - sum(split.values())
+    if beside > whole / 2:
+        return f"What no option changes ({BESIDE}) takes {beside / whole:.0%} of the peak."
     name = COMPONENTS[component]
-    share = split[component] / max(1, peak_bytes, sum(split.values()))
+    share = split[component] / whole
     verb = "takes" if component == "reference" else "take"
     advice = levers(component, candidate)
     return f"{name[0].upper()}{name[1:]} {verb} {share:.0%} of the peak: {advice}."

@@ -111,6 +111,11 @@ def _size(text: str, metric: str, number: str, unit: str) -> tuple[float | None,
         value = float(number)
     except ValueError:
         raise BadInput(f"threshold {text!r} has no number: {number!r}.") from None
+    if unit == "%" and METRICS[metric] == "-" and value >= 100.0:
+        raise BadInput(
+            f"threshold {text!r} is never reached: nothing falls by more than 100 %.",
+            f"Write less, for example {metric}:-5%.",
+        )
     if unit == "%":
         return value / 100.0, None
     if metric == "step_time" and unit in _SECONDS:

@@ -148,7 +148,14 @@ def _check_trainer(at: str, row: Knob, trainer: object) -> None:
 
 
 def _check_choices(at: str, row: Knob, choices: object) -> None:
-    for choice in _plain(choices) if isinstance(choices, list) else []:
+    if choices is None or choices == "auto":
+        return
+    if not isinstance(choices, list) or not choices:
+        raise BadInput(
+            f"{at}: {row.name} is {_plain(choices)!r}, expected auto or a list of choices.",
+            "`autotune spaces show sft` prints a complete example.",
+        )
+    for choice in _plain(choices):
         if row.accepts(choice):
             continue
         if row.choices is None:
@@ -157,8 +164,8 @@ def _check_choices(at: str, row: Knob, choices: object) -> None:
             )
         known = ["null" if c is None else str(c).lower() for c in row.choices]
         raise BadInput(
-            f"{at}: {row.name} cannot be {choice!r}{nearest(str(choice), known)}, "
-            f"expected {', '.join(known)}."
+            f"{at}: {row.name} cannot be {choice!r}, expected {', '.join(known)}"
+            f"{nearest(str(choice), known) or '.'}"
         )
 
 

@@ -139,3 +139,6 @@ def test_precision_is_resolved_once_and_names_a_gpu_without_bf16() -> None:
     options = resolve_options(job, old, notices, VERSIONS, {}, on_cpu=True)
     assert (False, False) == (options["bf16"], options["fp16"])
     assert "old CPU" in notices[0]
+    forced = job.model_copy(update={"options": {"bf16": True}})
+    assert resolve_options(forced, old, notices, VERSIONS, {}, on_cpu=True)["bf16"]
+    assert "bf16 is true, and old CPU" in notices[1]

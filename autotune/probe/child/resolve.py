@@ -72,6 +72,11 @@ def resolve_options(
             parsed.pop(name)
     _check_packages(parsed, lacking)
     _check_values(parsed)
+    if job.options.get("bf16") and parsed["bf16"] and not device.bf16:
+        notices.append(
+            f"bf16 is true, and {device.name} (compute capability {device.capability}) has no "
+            "bf16: transformers refuses it or torch computes it slowly. fp16=true is usual there."
+        )
     _check_device_map(parsed, notices)
     notices += deprecated(job.trainer, parsed, versions)
     return parsed

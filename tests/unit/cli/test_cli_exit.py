@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -85,6 +86,12 @@ def test_ctrl_c_is_130_and_termination_143(call: Any, ends_in: Any) -> None:
 def test_an_exit_code_a_command_asks_for_is_kept(call: Any, ends_in: Any) -> None:
     assert call(ends_in(typer.Exit(1)))[0] == 1
     assert call(ends_in(typer.Exit(0)))[0] == 0
+
+
+def test_a_full_disk_is_the_machines_fault(call: Any, ends_in: Any) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "run/result.json")
+    said = "error: the disk is full at run/result.json: No space left on device."
+    assert (4, "", f"{said} Make room and try again.\n") == call(ends_in(full))
 
 
 def test_a_bug_is_said_to_be_one_without_a_traceback(

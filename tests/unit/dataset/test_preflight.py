@@ -11,7 +11,11 @@ import pytest
 from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
+<<<<<<< HEAD
 from autotune.dataset.preflight import check_left, check_next_token
+=======
+from autotune.dataset.preflight import check_left, check_next_token, unread_label, unread_mask
+>>>>>>> stranger
 from autotune.dataset.scan import Column, Seen
 from autotune.dataset.unread import unread_label
 
@@ -109,3 +113,16 @@ def test_ratings_that_sft_does_not_read_are_remarked() -> None:
     assert () == unread_label(Trainer.SFT, rated("number")), "a class, a length: anything"
     assert () == unread_label(Trainer.KTO, rated("flag"))
     assert () == unread_label(Trainer.SFT, {})
+
+
+def test_a_prompt_mask_that_trl_drops_is_remarked() -> None:
+    # BC32: masks beside ids count only under an option
+    def column(name: str) -> Column:
+        return Column(name, {"ids": Seen(4, 0)}, None, None, (), 4)
+
+    rows = {name: column(name) for name in ("input_ids", "completion_mask")}
+    (notice,) = unread_mask(rows, {})
+    assert "completion_only_loss=true" in notice.message
+    assert () == unread_mask(rows, {"completion_only_loss": True})
+    assert () == unread_mask({**rows, "labels": column("labels")}, {})
+    assert () == unread_mask({"input_ids": column("input_ids")}, {})

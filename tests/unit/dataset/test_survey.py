@@ -136,6 +136,7 @@ def test_tools_that_trl_would_trip_over_are_to_be_read() -> None:
 def test_aliases_of_roles_are_to_be_read_and_roles_are_not() -> None:
     assert survey([{"messages": [{"role": "human", "content": "q"}]}]).aliases
     assert survey([{"conversations": [{"from": "user", "value": "q"}]}]).aliases
+    assert survey([{"messages": [USER, {"role": "ai", "content": "a"}]}]).aliases
     assert not survey([{"messages": [{"role": "developer", "content": "q"}, USER]}]).aliases
 
 

@@ -76,6 +76,8 @@ DEVICE_OOM = {
     "an engine without a cache": ("builtins.ValueError", "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"),
     "words nobody heard before": ("some.lib.KernelFailure", "the fused kernel is out of memory"),
     "more such words": ("builtins.RuntimeError", "insufficient device memory for the workspace"),
+    "a code alone": ("builtins.RuntimeError", "cuMemMap: CUDA_OUT_OF_MEMORY"),
+    "a failed allocation": ("builtins.RuntimeError", "Failed to allocate 2097152 bytes for the workspace"),
     "Intel": ("builtins.RuntimeError", "XPU out of memory. Tried to allocate 2 GiB"),
 }  # fmt: skip
 
@@ -102,6 +104,7 @@ HOST_OOM = {
     "mapped files": ("builtins.RuntimeError", "unable to mmap 4294967296 bytes from file <model.safetensors>: Cannot allocate memory (12)"),
     "numpy's shorter text": ("numpy.exceptions.MemoryError", "cannot allocate array"),
     "pinned memory in the device's words (BC49)": ("builtins.RuntimeError", "Caught RuntimeError in pin memory thread for device 0.\nRuntimeError: CUDA error: out of memory"),
+    "Intel's driver": ("builtins.RuntimeError", "level_zero backend failed with error: 38 (UR_RESULT_ERROR_OUT_OF_HOST_MEMORY)"),
     "a full /dev/shm": ("builtins.RuntimeError", "unable to write to file </torch_4242_1>: No space left on device (28)"),
     "a data loader's worker": ("builtins.RuntimeError", "DataLoader worker (pid(s) 4242) is killed by signal: Killed. "),
     "shared memory": ("builtins.RuntimeError", "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory."),
@@ -130,6 +133,9 @@ NOT_MEMORY = {
     "a missing library (BC38)": (Outcome.INVALID, "builtins.ImportError", "bitsandbytes is not installed"),
     "no gradient (BC09)": (Outcome.INVALID, "builtins.RuntimeError", "element 0 of tensors does not require grad and does not have a grad_fn"),
     "fp16 weights (BC19)": (Outcome.INVALID, "builtins.ValueError", "Attempting to unscale FP16 gradients."),
+    "bf16 weights under fp16 (BC19)": (Outcome.INVALID, "builtins.NotImplementedError", "\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'"),
+    "recomputation of fewer tensors (BC44)": (Outcome.INVALID, "builtins.RuntimeError", "torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation."),
+    "recomputation of more tensors (BC44)": (Outcome.INVALID, "builtins.RuntimeError", "torch.utils.checkpoint: trying to save more tensors during recomputation than during the original forward pass."),
     "recomputation (BC44)": (Outcome.INVALID, "torch.utils.checkpoint.CheckpointError", "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the forward pass."),
     "a failed assertion": (Outcome.CRASHED, "builtins.RuntimeError", "CUDA error: device-side assert triggered"),
     "an illegal access": (Outcome.CRASHED, "torch.AcceleratorError", "CUDA error: an illegal memory access was encountered"),
@@ -138,6 +144,7 @@ NOT_MEMORY = {
     "its class alone": (Outcome.CRASHED, "torch.OutOfMemoryError", "out of resource: shared memory, Required: 131072, Hardware limit: 101376"),
     "several visible devices (BC11)": (Outcome.INVALID, "builtins.ValueError", "SFTTrainer does not support training with nn.DataParallel. Use torchrun or accelerate."),
     "a full disk (BC26)": (Outcome.CRASHED, "builtins.OSError", "[Errno 28] No space left on device"),
+    "torch.save on a full disk": (Outcome.CRASHED, "builtins.RuntimeError", "[enforce fail at inline_container.cc:603] . PytorchStreamWriter failed writing file data/13: file write failed"),
     "a full quota": (Outcome.CRASHED, "builtins.OSError", "[Errno 122] Disk quota exceeded"),
     "a failed connection": (Outcome.CRASHED, "builtins.OSError", "[Errno 121] Remote I/O error"),
     "a shape": (Outcome.CRASHED, "builtins.RuntimeError", "The size of tensor a (3) must match the size of tensor b (4)"),
@@ -204,6 +211,8 @@ def test_an_abort_after_bad_alloc_is_host_memory_and_another_abort_is_a_crash() 
     assert ended(code=-signal.SIGABRT, log_tail=tail).outcome is Outcome.OOM_HOST
     assert ended(code=-signal.SIGABRT, log_tail="assertion failed").outcome is Outcome.CRASHED
     assert "SIGSEGV" in ended(code=-signal.SIGSEGV).reason
+    # A code above 128 that no signal with a name has, as programs end with too.
+    assert "signal 40" in ended(code=168).reason
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

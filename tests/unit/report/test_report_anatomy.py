@@ -13,7 +13,7 @@ from autotune.report.anatomy import OFFLOADED, UNTOLD, anatomy
 from autotune.report.chart_predicted import absent, predicted_peaks, predicted_times
 from autotune.report.chart_split import split
 from autotune.report.charts import charts
-from autotune.report.levers import levers
+from autotune.report.levers import dominance, levers
 from tests.support.facts import candidate_of
 from tests.support.results import (
     GIB,
@@ -154,3 +154,10 @@ def test_what_a_candidate_does_already_is_not_advised_again(
     said = levers(component, candidate_of(**{"activation_offloading": False, **knobs}))
     assert advised in said
     assert done_already is None or done_already not in said
+
+
+def test_a_peak_that_is_mostly_context_has_no_lever() -> None:
+    few: dict[Component, int] = {"weights": GIB // 100, "temporaries": GIB // 50}
+    said = dominance(few, GIB, candidate_of())
+    assert "What no option changes (context, allocator) takes 97% of the peak." == said
+    assert "Temporaries take 67% of the peak" in dominance(few, 0, candidate_of())

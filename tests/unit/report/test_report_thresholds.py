@@ -39,6 +39,7 @@ def test_a_threshold_says_how_much_worse_is_allowed(text: str, name: str, allowe
         ("peak_memory:+3", "unit ''"),
         ("peak_memory:+3parsec", "3parsec"),
         ("throughput:-5.5.5%", "no number"),
+        ("throughput:-100%", "never reached"),
         ("", "for example"),
     ],
 )
