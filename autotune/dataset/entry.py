@@ -24,13 +24,6 @@ from autotune.dataset.preflight import (
     check_skip,
     remarks,
     sampled_columns,
-<<<<<<< HEAD
-=======
-    silenced_calls,
-    unread_label,
-    unread_mask,
-    unread_prompt,
->>>>>>> stranger
 )
 from autotune.dataset.progress import Progress, bars_told
 from autotune.dataset.recognise import recognise
@@ -39,7 +32,7 @@ from autotune.dataset.scan import SCANNED_ROWS, Column
 from autotune.dataset.survey import BESIDE, survey_rows
 from autotune.dataset.tokenizer import TokenizerFacts, check_tokenizer, open_tokenizer
 from autotune.dataset.trl_rows import TrlRows, prepare_with_trl, workers
-from autotune.dataset.unread import silenced_calls, unread_label, unread_prompt
+from autotune.dataset.unread import silenced_calls, unread_label, unread_mask, unread_prompt
 
 if TYPE_CHECKING:
     from datasets import Dataset

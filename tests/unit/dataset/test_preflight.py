@@ -11,13 +11,9 @@ import pytest
 from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
-<<<<<<< HEAD
 from autotune.dataset.preflight import check_left, check_next_token
-=======
-from autotune.dataset.preflight import check_left, check_next_token, unread_label, unread_mask
->>>>>>> stranger
 from autotune.dataset.scan import Column, Seen
-from autotune.dataset.unread import unread_label
+from autotune.dataset.unread import unread_label, unread_mask
 
 
 def pairs(prompts: list[int], answers: int = 10, **more: Any) -> Lengths:
