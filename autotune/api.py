@@ -12,7 +12,7 @@ from autotune.core.errors import BadInput, Interrupted
 from autotune.core.result import Result
 from autotune.emit import build_config, cpu_overrides, trainer_kwargs
 from autotune.intake.objects import as_paths
-from autotune.intake.request import Request, resumed_request
+from autotune.intake.request import Request, check_types, resumed_request
 from autotune.use.planned import Plan
 from autotune.use.tuning import Tuning
 from autotune.use.watcher import Watcher
@@ -127,4 +127,5 @@ def tune(
             inputs=inputs if any(Path(inputs).iterdir()) else None,
             **options,
         )
+        check_types(request)
         return Tuned(run(request, watcher))

@@ -66,6 +66,10 @@ def _dataset(dataset: Any, folder: Path) -> str | None:
     if isinstance(dataset, pd.DataFrame):
         dataset = datasets.Dataset.from_pandas(dataset, preserve_index=False)
     elif isinstance(dataset, list):
+        strange = next((row for row in dataset if not isinstance(row, dict)), None)
+        if strange is not None or not dataset:
+            found = "is empty" if not dataset else f"holds a {type(strange).__name__}"
+            raise BadInput(f"the list of rows {found}, expected dictionaries by column.")
         dataset = datasets.Dataset.from_list(dataset)
     if isinstance(dataset, datasets.DatasetDict):
         raise BadInput(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +87,33 @@ _PATHS = ("model", "dataset", "config", "space")
 REQUEST_FILE = "request.json"
 #: Fields a resumed run may change; every other one belongs to the study.
 _MAY_CHANGE = ("trials", "timeout", "probe_timeout", "resume", "out", "force", "inputs")
+
+
+#: What a field of a type takes, in words.
+_KINDS: dict[Any, str] = {
+    int: "a whole number",
+    bool: "True or False",
+    tuple: "a list of words",
+    Mapping: "a dictionary",
+}
+
+
+def check_types(request: Request) -> None:
+    """Stop at a value from Python that is not of the type its field is declared with.
+
+    Raises:
+        BadInput: names the field, what was found and what is expected.
+    """
+    for name, hint in typing.get_type_hints(Request).items():
+        value = getattr(request, name)
+        origin = typing.get_origin(hint)
+        kind = hint if origin in (None, types.UnionType) else origin
+        listed = kind is tuple and isinstance(value, list | set | frozenset)
+        path = name in _PATHS and isinstance(value, os.PathLike)
+        if not (isinstance(value, kind) or listed or path):
+            plain = next((k for k in typing.get_args(hint) if k in _KINDS), kind)
+            words = _KINDS.get(plain, "text, as on the command line")
+            raise BadInput(f"{name} is {value!r}, expected {words}.")
 
 
 def with_absolute_paths(request: Request) -> Request:
