@@ -8,9 +8,11 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from autotune.core.about import __version__
 from autotune.core.errors import AutotuneError, EnvironmentUnable
 
 app = typer.Typer(
@@ -51,6 +53,24 @@ def _register() -> None:
 
 
 _register()
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"autotune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _whole(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_say_version
+        ),
+    ] = False,
+) -> None:
+    """Declare what concerns no command; the option answers by itself."""
 
 
 def main() -> None:

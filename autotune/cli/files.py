@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def new_file(out: str, *, force: bool) -> Path:
-    """Return the file to write, checked before anything is measured.
+    """Return the file to write, checked before any work.
 
     Args:
         out: what the user named.
@@ -19,30 +19,28 @@ def new_file(out: str, *, force: bool) -> Path:
 
     file = Path(out).expanduser()
     if file.is_dir():
-        raise BadInput(f"{file} is a folder.", "Name the file to write, such as current.json.")
+        raise BadInput(f"{file} is a folder.", "Name the file to write.")
     if file.exists() and not force:
         raise BadInput(f"{file} exists.", "Use --force to replace it, or another --out.")
     _make_folder(file)
     return file
 
 
-def write_text(out: str, text: str) -> Path:
-    """Write a text made from a result, replacing one written before.
+def write_text(out: str, text: str, *, force: bool) -> Path:
+    """Write a text made from a result.
 
     Args:
         out: what the user named.
         text: the content.
+        force: replace it when it exists.
 
     Raises:
-        BadInput: it cannot be written.
+        BadInput: it exists and may not be replaced, or cannot be written.
     """
     from autotune.core.errors import BadInput
     from autotune.emit import write_whole
 
-    file = Path(out).expanduser()
-    if file.is_dir():
-        raise BadInput(f"{file} is a folder.", "Name the file to write.")
-    _make_folder(file)
+    file = new_file(out, force=force)
     try:
         write_whole(file, text)
     except OSError as error:

@@ -47,6 +47,7 @@ def compare(
     out: Annotated[
         str | None, typer.Option(help="File to write instead of stdout.", metavar="FILE")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file in --out.")] = False,
 ) -> None:
     """Read both, compare, print, and exit with the verdict."""
     from autotune.cli.files import write_text
@@ -84,7 +85,7 @@ def compare(
     else:
         if Path(out).suffix == ".json" and Path(out).exists() and output_format != "json":
             raise BadInput(f"{out} looks like a result, which a comparison would replace.")
-        typer.echo(f"{verdict(found)}; written to {write_text(out, text)}")
+        typer.echo(f"{verdict(found)}; written to {write_text(out, text, force=force)}")
     if found.refusals:
         allowed = judge(before, now, thresholds, allow_different=True)
         raise BadInput(

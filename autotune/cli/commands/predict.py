@@ -135,5 +135,5 @@ def _write(found: Forecast, files: tuple[Path, Path]) -> None:
     from autotune.cli.files import write_text
     from autotune.report.forecast_page import render
 
-    write_text(str(files[0]), found.model_dump_json(indent=1) + "\n")
-    write_text(str(files[1]), render(found))
+    write_text(str(files[0]), found.model_dump_json(indent=1) + "\n", force=True)
+    write_text(str(files[1]), render(found), force=True)

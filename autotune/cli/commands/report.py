@@ -24,6 +24,7 @@ def report(
     out: Annotated[
         str | None, typer.Option(help="File to write instead of stdout.", metavar="FILE")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file in --out.")] = False,
 ) -> None:
     """Read the result and write it in the format."""
     from autotune.cli.files import write_text
@@ -43,10 +44,10 @@ def report(
     if out is None and output_format == "html" and sys.stdout.isatty():
         # A megabyte of page is nothing to read in a terminal.
         folder = source if source.is_dir() else source.parent
-        out = str(folder / reporter.file_name)
+        out, force = str(folder / reporter.file_name), True
     if out is None:
         typer.echo(text, nl=False)
         return
     if Path(out).suffix == ".json":
         raise BadInput(f"{out} looks like a result, which a report would replace.")
-    typer.echo(f"written to {write_text(out, text)}")
+    typer.echo(f"written to {write_text(out, text, force=force)}")

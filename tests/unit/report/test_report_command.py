@@ -52,13 +52,24 @@ def test_a_report_goes_to_a_file_whose_folder_is_made(folder: Path) -> None:
         (["compare", "run", "run", "--speed", "fast"], "It takes absolute, ratio."),
         (["compare", "run", "run", "--out", "/proc/x/y.md"], "cannot be made"),
         (["compare", "run", "run", "--out", "run/result.json"], "looks like a result"),
+        (["compare", "run", "run", "--out", "thesis.md"], "thesis.md exists"),
+        (["report", "run", "--out", "thesis.md"], "thesis.md exists"),
         (["compare", "run"], "Missing argument"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(arguments: list[str], said: str, folder: Path) -> None:
     before = (folder / "run/result.json").read_bytes()
+    (folder / "thesis.md").write_text("precious", encoding="utf-8")
     done = autotune(*arguments, cwd=folder)
     assert (2, "") == (done.returncode, done.stdout)
     assert 1 == len(done.stderr.splitlines()), done.stderr
     assert said in done.stderr
     assert before == (folder / "run/result.json").read_bytes()
+    assert "precious" == (folder / "thesis.md").read_text("utf-8")
+
+
+def test_a_file_is_replaced_when_that_is_asked_for(folder: Path) -> None:
+    (folder / "old.csv").write_text("old", encoding="utf-8")
+    done = autotune("report", "run", "--format", "csv", "--out", "old.csv", "--force", cwd=folder)
+    assert 0 == done.returncode, done.stderr
+    assert REPORTERS["csv"].render(gpu_result()) == (folder / "old.csv").read_text("utf-8")
