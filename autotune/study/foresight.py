@@ -6,7 +6,7 @@ get better with every finished probe. What to do about a prediction is decided e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -35,7 +35,7 @@ from autotune.predict.forecast import (
     timed,
     wanted,
 )
-from autotune.predict.request import Target
+from autotune.predict.request import Target, TraceRequest
 from autotune.predict.step_time import StepTimes
 from autotune.probe.protocol import InspectSpec, Reply, Trace, TraceSpec
 
@@ -88,10 +88,7 @@ def trace_candidates(
     """
     asked = wanted(candidates, facts, model_dir, _target(facts.device))
     requests = {key_of(r): r for one in asked for r in (*one.timed, one.memory)}
-    spec = TraceSpec(
-        requests=tuple(r.model_dump(mode="json") for r in requests.values()), seconds=seconds
-    )
-    answers = tracing.trace(spec, deadline_s=seconds + _GRACE_S, tick=tick, tell=tell)
+    answers = _traced(requests.values(), tracing, seconds=seconds, tick=tick, tell=tell)
     traced: dict[str, TracedStep | str] = {
         key: answer.step or answer.refusal for key, answer in zip(requests, answers, strict=True)
     }
@@ -137,10 +134,8 @@ def trace_peaks(
         ToolFailure: the measuring process failed.
     """
     asked = wanted(candidates, facts, model_dir, _target(facts.device))
-    spec = TraceSpec(
-        requests=tuple(one.memory.model_dump(mode="json") for one in asked), seconds=seconds
-    )
-    answers = tracing.trace(spec, deadline_s=seconds + _GRACE_S, tick=tick, tell=tell)
+    deciding = [one.memory for one in asked]
+    answers = _traced(deciding, tracing, seconds=seconds, tick=tick, tell=tell)
     return {
         one.candidate.key: TracedPeak(
             peak_bytes=answer.step.peak_bytes,
@@ -151,6 +146,13 @@ def trace_peaks(
         for one, answer in zip(asked, answers, strict=True)
         if answer.step is not None
     }
+
+
+def _traced(
+    requests: Iterable[TraceRequest], tracing: Tracing, *, seconds: float, tick: Tick, tell: Tell
+) -> tuple[Trace, ...]:
+    spec = TraceSpec(requests=tuple(r.model_dump(mode="json") for r in requests), seconds=seconds)
+    return tracing.trace(spec, deadline_s=seconds + _GRACE_S, tick=tick, tell=tell)
 
 
 def _target(device: Device) -> Target:

@@ -30,7 +30,6 @@ from autotune.predict.devices.catalogue import CATALOGUE, Spec
 from autotune.predict.devices.efficiencies import expected_rates
 from autotune.predict.devices.lookup import find_device
 from autotune.predict.levers import levers
-from autotune.probe.launch import open_launcher
 from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
@@ -41,7 +40,7 @@ from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
 from autotune.use.planned import facts_of, headroom_of, pinned
-from autotune.use.preparation import prepare
+from autotune.use.preparation import open_measuring, prepare
 from autotune.use.watcher import Watcher
 
 PREDICTED_TRAINERS = (Trainer.SFT, Trainer.DPO, Trainer.REWARD, Trainer.KTO)
@@ -76,7 +75,7 @@ def forecast(
         request, assumed = stand_in_folder(request, home / "model")
         job, origin = build_job(request, PREDICTED_TRAINERS)
         use = _Use(request, job, origin, _space(request, job), spec, home, watcher or Watcher())
-        launcher, _ = open_launcher(home, {**job.env, **origin.secret_env}, use.watch.tick)
+        launcher, _ = open_measuring(job, origin, home, use.watch)
         with Runner(launcher, home) as runner:
             prepared = use.prepare(runner)
             launcher.preload(prepared.model.model_type)

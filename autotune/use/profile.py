@@ -26,11 +26,10 @@ from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
 from autotune.intake.job import Origin, build_job, cache_dir
 from autotune.intake.request import Request
-from autotune.probe.launch import open_launcher
 from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
-from autotune.use.preparation import STARTING, prepare
+from autotune.use.preparation import STARTING, open_measuring, prepare
 from autotune.use.watcher import Watcher
 
 
@@ -134,7 +133,7 @@ def _prepare(
         train_only=True,
     )
     watch.stage(STARTING)
-    launcher, _ = open_launcher(home, {**job.env, **origin.secret_env}, watch.tick)
+    launcher, _ = open_measuring(job, origin, home, watch)
     with Runner(launcher, home) as runner:
         return prepare(spec, runner, watch)
 

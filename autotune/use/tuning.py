@@ -22,7 +22,6 @@ from autotune.intake.request import (
     with_absolute_paths,
 )
 from autotune.knobs.versions import canonical_options
-from autotune.probe.launch import open_launcher
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report.side_by_side import side_by_side
@@ -47,7 +46,7 @@ from autotune.use.planned import (
     pinned,
     timeout_notice,
 )
-from autotune.use.preparation import STARTING, prepare
+from autotune.use.preparation import STARTING, open_measuring, prepare
 from autotune.use.watcher import Watcher
 from autotune.use.written import write_run
 
@@ -105,8 +104,7 @@ class Tuning:
         logs = self._out_dir / "logs"
         logs.mkdir(exist_ok=True)
         self._watch.stage(STARTING)
-        env = {**self._job.env, **self._origin.secret_env}
-        self._launcher, self._why_cold = open_launcher(logs, env, self._watch.tick)
+        self._launcher, self._why_cold = open_measuring(self._job, self._origin, logs, self._watch)
         return Runner(self._launcher, self._out_dir)
 
     def _plan(self, runner: Runner) -> Plan:

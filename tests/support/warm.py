@@ -90,8 +90,7 @@ def command_of(
         capsys: pytest's.
         cwd: the folder.
     """
-    for module in ("autotune.use.tuning", "autotune.use.profile"):
-        monkeypatch.setattr(f"{module}.open_launcher", lambda *_, **__: (shared, ""))
+    monkeypatch.setattr("autotune.use.preparation.open_launcher", lambda *_, **__: (shared, ""))
     monkeypatch.setenv("AUTOTUNE_CACHE", str(cwd / ".cache"))
     monkeypatch.chdir(cwd)
 
