@@ -28,13 +28,15 @@ class Knob:
         name: canonical TRL name.
         place: what takes it: training arguments, model arguments, PEFT, script, environment,
             launcher.
-        choices: every choice a space may list; None means any positive integer (or null).
+        choices: every choice a space may list; None means any whole number from 1 to `largest`.
         trainers: trainers that have it.
         help: one line for the README table and ``autotune spaces show``.
         write: turns a choice into TRL options; of an environment knob, into variables.
         read: reads the choice out of the user's options.
         needs: by choice, the capabilities (``autotune.knobs.needs``) it asks of the machine.
         fixed_by: TRL options beside its own name that fix it when the user sets one of them.
+        nullable: whether a knob of any whole number may be null too.
+        largest: the largest such number.
     """
 
     name: str
@@ -46,12 +48,16 @@ class Knob:
     read: Read
     needs: Mapping[Value, tuple[str, ...]] = field(default_factory=dict)
     fixed_by: tuple[str, ...] = ()
+    nullable: bool = False
+    largest: int = 2**31 - 1  # torch.int32, in which lengths and positions are counted
 
     def accepts(self, choice: Value) -> bool:
         """Whether a space may list this choice."""
         if self.choices is not None:
             return any(choice == c and type(choice) is type(c) for c in self.choices)
-        return choice is None or (type(choice) is int and choice > 0)
+        if choice is None:
+            return self.nullable
+        return type(choice) is int and 1 <= choice <= self.largest
 
 
 def plain(name: str) -> Write:

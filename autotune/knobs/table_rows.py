@@ -44,6 +44,7 @@ ROWS_OF_DATA: tuple[Knob, ...] = (
         "of a packed row",
         write=plain("max_length"),
         read=option("max_length"),
+        nullable=True,
     ),
     Knob(
         name="packing",

@@ -14,8 +14,10 @@ from autotune.core.result import Skipped
 from autotune.knobs.catalog import knob
 from autotune.knobs.changes import word_for
 from autotune.knobs.facts import Facts
+from autotune.knobs.knob import Knob
 from autotune.knobs.needs import why_not
-from autotune.spaces.schema import Dimension
+from autotune.knobs.versions import canonical_choice
+from autotune.spaces.schema import Dimension, as_written
 
 #: Shortest packed row worth trying, in tokens.
 _SHORTEST_PACKED = 128
@@ -53,10 +55,10 @@ def searched_choices(
     pinned: Mapping[str, Value],
     dropped: Dropped,
 ) -> dict[str, tuple[Value, ...]]:
-    """Return the values tried of every searched knob, in the order of the space.
+    """Return the values tried of every searched knob; both in the order of the knob table.
 
     Args:
-        dimensions: the space's knobs that the trainer has.
+        dimensions: the space's knobs that the trainer has, in the order of the table.
         facts: job, rows and machine.
         own: the user's own config.
         pinned: options the user fixed with ``--set``; knobs among them are not searched, and a
@@ -68,21 +70,33 @@ def searched_choices(
     for name, dimension in dimensions.items():
         if name in pinned or any(n in pinned for n in knob(name).fixed_by):
             continue
-        kept = tuple(
-            choice
-            for choice in _listed(name, dimension, facts, own, packs)
-            if _is_offered(name, choice, facts, dropped)
-        )
+        listed = in_table_order(knob(name), _listed(name, dimension, facts, own, packs))
+        kept = tuple(choice for choice in listed if _is_offered(name, choice, facts, dropped))
         if name in facts.job.options and _leaves_own_out(name, kept, own.get(name), facts):
             kept = (own.get(name), *kept)
         if kept:
-            found[name] = kept
+            found[name] = in_table_order(knob(name), kept)
     strategy = pinned.get("packing_strategy")
     if strategy is not None and "packing" in found:
         found["packing"] = tuple(c for c in ("none", strategy) if c in found["packing"]) or (
             strategy,
         )
     return found
+
+
+def in_table_order(row: Knob, choices: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Return choices as the knob table has them, numbers ascending; the user's own others last.
+
+    What a space tries, and the study it is kept in, so depend on no order in a file.
+    """
+    known = row.choices or ()
+
+    def place(choice: Value) -> tuple[int, float]:
+        if choice in known:
+            return known.index(choice), 0.0
+        return len(known), float(choice) if isinstance(choice, int | float) else -1.0
+
+    return tuple(sorted(choices, key=place))
 
 
 def possible(name: str, value: Value, facts: Facts) -> Value:
@@ -115,7 +129,8 @@ def _listed(
     name: str, dimension: Dimension, facts: Facts, own: Candidate, packs: bool
 ) -> tuple[Value, ...]:
     if dimension.choices != "auto":
-        return tuple(dict.fromkeys(dimension.choices))
+        named = (canonical_choice(name, choice, facts.versions) for choice in dimension.choices)
+        return tuple(dict.fromkeys(named))
     if name == "max_length":
         explicit = facts.job.options.get("max_length")
         limit = None if explicit is None else int(explicit)
@@ -156,6 +171,5 @@ def _batches(facts: Facts, own: Candidate) -> tuple[Value, ...]:
 def _named(choices: list[tuple[str, Value]]) -> str:
     by_knob: dict[str, list[str]] = {}
     for name, choice in choices:
-        shown = "null" if choice is None else str(choice)
-        by_knob.setdefault(name, []).append(shown.lower() if isinstance(choice, bool) else shown)
+        by_knob.setdefault(name, []).append(as_written(choice))
     return "; ".join(f"{name} {', '.join(values)}" for name, values in by_knob.items())

@@ -33,7 +33,8 @@ class Enumerated:
     """The candidates of a space.
 
     Args:
-        choices: the values tried of each knob, in the order of the space; frozen in the study.
+        choices: the values tried of each knob, in the order of the knob table; frozen in the
+            study.
         candidates: valid candidates in canonical form, in a fixed order.
         skipped: what was left out and why, most first.
         merged: assignments that stand for a candidate already in the list.
@@ -57,8 +58,9 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
             fixed packing strategy is the only one tried.
     """
     own = user_candidate(facts)
-    known = {row.name for row in knobs_of(facts.job.trainer)}
-    dimensions = {n: d for n, d in space.dimensions().items() if n in known}
+    known = [row.name for row in knobs_of(facts.job.trainer)]
+    listed = space.dimensions()
+    dimensions = {name: listed[name] for name in known if name in listed}
     dropped = Dropped()
     choices = searched_choices(dimensions, facts, own, pinned, dropped)
     settled = canonical(own, facts)  # what the user's own choices mean on this machine
@@ -80,15 +82,35 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
             seen[candidate.key] = candidate
         else:
             against.setdefault(verdict.rule, Counter())[verdict.reason] += 1
-    lines = [*_skipped(against), *dropped.lines(), *left_out]
-    skipped = sorted(lines, key=lambda line: -line.count)
+    refused = sorted(_skipped(against), key=lambda line: -line.count)
+    lines = [*refused, *dropped.lines(), *left_out]
+    notices = [
+        *_not_had(space, known, facts),
+        *dropped.notices(),
+        *(f"Not all is tried: {line.reason}." for line in left_out),
+        *(_nothing_left(space, refused) if not seen else ()),
+    ]
     return Enumerated(
         choices,
         tuple(seen.values()),
-        tuple(skipped),
+        tuple(sorted(lines, key=lambda line: -line.count)),
         merged,
-        (*dropped.notices(), *(f"Not all is tried: {line.reason}." for line in left_out)),
+        tuple(notices),
     )
+
+
+def _not_had(space: Space, known: list[str], facts: Facts) -> list[str]:
+    """Say which knobs of a space for any trainer this one does not have."""
+    without = [name for name in space.knobs if name not in known]
+    if not without:
+        return []
+    return [f"Not tried, since {facts.job.trainer.value} has no such knob: {', '.join(without)}."]
+
+
+def _nothing_left(space: Space, refused: list[Skipped]) -> list[str]:
+    """Say why nothing of a space is tried."""
+    why = f", most often because {refused[0].reason}" if refused else ""
+    return [f"Nothing in the space {space.name} may be tried{why}: your own config is measured."]
 
 
 def require_own(facts: Facts) -> None:

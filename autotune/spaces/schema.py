@@ -5,15 +5,13 @@ Says nothing of validity; a file that lists an impossible combination is fine, t
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from autotune.core.candidate import Value
 from autotune.core.job import Trainer
-from autotune.knobs.catalog import KNOBS
-from autotune.knobs.knob import OFFLINE, Knob
+from autotune.knobs.knob import OFFLINE
 
 Choices = Literal["auto"] | Annotated[list[Value], Field(min_length=1)]
 
@@ -23,7 +21,8 @@ class Dimension(BaseModel):
 
     Args:
         choices: values to try; ``auto`` takes them from the job and its data.
-        when: try it only under these choices of other knobs.
+        when: try it only under these choices of other knobs; one that is not searched has the
+            choice of the user's own config.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,7 +47,7 @@ class Space(BaseModel):
 
     schema_version: Literal[1]
     name: str
-    trainer: Literal["sft", "dpo", "reward", "kto", "grpo", "rloo", "online-dpo", "any"]
+    trainer: Literal["sft", "dpo", "reward", "kto", "any"]
     describe: str
     knobs: dict[str, Choices | Dimension] = Field(min_length=1)
 
@@ -64,30 +63,8 @@ class Space(BaseModel):
         }
 
 
-def json_schema() -> dict[str, Any]:
-    """Return the JSON schema editors check space files against: every knob with its choices."""
-    schema = Space.model_json_schema()
-    knobs = schema["properties"]["knobs"]
-    knobs["additionalProperties"] = False
-    knobs["properties"] = {row.name: _knob_schema(row) for row in KNOBS}
-    return schema
-
-
-def _knob_schema(row: Knob) -> dict[str, Any]:
-    item: dict[str, Any] = (
-        {"type": ["integer", "null"], "minimum": 1}
-        if row.choices is None
-        else {"enum": list(row.choices)}
-    )
-    choices = {"anyOf": [{"const": "auto"}, {"type": "array", "minItems": 1, "items": item}]}
-    conditional = {
-        "type": "object",
-        "required": ["choices"],
-        "additionalProperties": False,
-        "properties": {"choices": choices, "when": {"$ref": "#/$defs/Dimension/properties/when"}},
-    }
-    return {"description": row.help, "anyOf": [*choices["anyOf"], conditional]}
-
-
-if __name__ == "__main__":
-    print(json.dumps(json_schema(), indent=1))
+def as_written(choice: Value) -> str:
+    """Return a choice as a space file has it: ``null``, ``true``, ``8``, ``bfd``."""
+    if choice is None:
+        return "null"
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)

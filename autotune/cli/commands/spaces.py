@@ -1,11 +1,14 @@
-"""``autotune spaces``: list, show and check search spaces."""
+"""``autotune spaces``: list, show and check search spaces, and the schema editors use."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from autotune.cli.options import OutputFormat, check_format
 
 if TYPE_CHECKING:
     from autotune.core.candidate import Value
@@ -16,19 +19,29 @@ def register(app: typer.Typer) -> None:
     """Add the command group."""
     group = typer.Typer(help="List, show and check search spaces.")
     group.command("list", help="List the shipped search spaces.")(list_)
-    group.command("show", help="Print a search space.")(show)
+    group.command("show", help="Print a search space: a file to start from.")(show)
     group.command("check", help="Check a search-space file.")(check)
+    group.command("schema", help="Print the JSON Schema with which editors complete spaces.")(
+        schema
+    )
     app.add_typer(group, name="spaces")
 
 
-def list_() -> None:
+def list_(output_format: OutputFormat = "table") -> None:
     """Print every shipped space with its trainer, its knobs and what it is for."""
+    check_format(output_format, ("table", "json"))
     from autotune.spaces.load import list_spaces
 
-    for _, space in list_spaces():
-        typer.echo(
+    spaces = [space for _, space in list_spaces()]
+    if output_format == "json":
+        typer.echo(json.dumps([space.model_dump(mode="json") for space in spaces], indent=1))
+        return
+    _print(
+        [
             f"{space.name:<14} {space.trainer:<8} {len(space.knobs):>2} knobs  {space.describe}"
-        )
+            for space in spaces
+        ]
+    )
 
 
 def show(
@@ -36,33 +49,52 @@ def show(
     trainer: Annotated[
         str | None, typer.Option(help="Print what the space is for one trainer, knob by knob.")
     ] = None,
+    output_format: OutputFormat = "table",
 ) -> None:
     """Print the file, or what it means for a trainer."""
-    from autotune.spaces.load import find_space, read_space
+    check_format(output_format, ("table", "json"))
+    from autotune.spaces.json_schema import with_schema
+    from autotune.spaces.load import find_space, read_space, spaces_dir
 
     path = find_space(name)
     space = read_space(path)
-    if trainer is None:
-        typer.echo(path.read_text(encoding="utf-8"), nl=False)
-        return
-    for line in lines_for(space, trainer):
-        typer.echo(line)
+    lines = [] if trainer is None else lines_for(space, trainer)
+    if output_format == "json":
+        typer.echo(space.model_dump_json(indent=1))
+    elif trainer is None:
+        text = path.read_text(encoding="utf-8")
+        shipped = path.parent == spaces_dir()
+        typer.echo(with_schema(text, path.parent) if shipped else text, nl=False)
+    else:
+        _print(lines)
 
 
 def check(file: Annotated[str, typer.Argument(help="A search-space file.")]) -> None:
     """Read the file and say that it is well formed."""
+    from autotune.knobs.catalog import knob
     from autotune.spaces.load import find_space, read_space
 
     path = find_space(file)
     space = read_space(path)
-    auto = [name for name, dimension in space.dimensions().items() if dimension.choices == "auto"]
-    listed = [len(d.choices) for d in space.dimensions().values() if d.choices != "auto"]
+    counts = {
+        name: knob(name).choices if d.choices == "auto" else d.choices
+        for name, d in space.dimensions().items()
+    }
+    auto = [name for name, choices in counts.items() if choices is None]
+    most = math.prod(len(choices) for choices in counts.values() if choices is not None)
     whose = " trainer" if space.trainer == "any" else ""
     typer.echo(
-        f"{path} is a search space for {space.trainer}{whose} with {len(space.knobs)} knobs: "
-        f"at most {math.prod(listed):,} assignments"
+        f"{path} is a search space for {space.trainer}{whose} with "
+        f"{_count(len(space.knobs), 'knob')}: at most {_count(most, 'assignment')}"
         + (f", times those of {', '.join(auto)}." if auto else ".")
     )
+
+
+def schema() -> None:
+    """Print the JSON Schema."""
+    from autotune.spaces.json_schema import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=1))
 
 
 def lines_for(space: Space, trainer: str) -> list[str]:
@@ -97,6 +129,18 @@ def lines_for(space: Space, trainer: str) -> list[str]:
     return lines
 
 
+def _print(lines: list[str]) -> None:
+    """Print lines; a terminal breaks them between words, a pipe gets them whole."""
+    from autotune.cli.console import out
+
+    for line in lines:
+        out().print(line, markup=False, emoji=False)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def _choices(dimension: Dimension, has: set[str]) -> str:
     shown = "auto" if dimension.choices == "auto" else _shown(dimension.choices)
     conditions = [
@@ -108,7 +152,6 @@ def _choices(dimension: Dimension, has: set[str]) -> str:
 
 
 def _shown(values: list[Value], between: str = ", ") -> str:
-    words = (
-        "null" if v is None else str(v).lower() if v in (True, False) else str(v) for v in values
-    )
-    return between.join(words)
+    from autotune.spaces.schema import as_written
+
+    return between.join(map(as_written, values))

@@ -142,13 +142,74 @@ def test_every_preset_leaves_candidates_for_every_offline_trainer() -> None:
                 assert len({c.key for c in found.candidates}) == len(found.candidates)
 
 
+def test_a_condition_on_a_knob_that_is_not_searched_looks_at_the_users_own() -> None:
+    space = space_of(
+        per_device_train_batch_size=[4],
+        pad_to_multiple_of={"choices": [None, 8], "when": {"padding_free": [False]}},
+    )
+    options = {"padding_free": True, "max_length": None}
+    assert {None, 8} == values(enumerate_space(space, facts_of(), {}), "pad_to_multiple_of")
+    flattened = enumerate_space(space, facts_of(options=options), {})
+    assert {None} == values(flattened, "pad_to_multiple_of")
+    pinned = enumerate_space(space, facts_of(options=options), {"padding_free": True})
+    assert flattened.candidates == pinned.candidates
+
+
+@pytest.mark.parametrize("name", ["sft", "thorough"])
+def test_what_is_tried_depends_on_no_order_in_the_file(name: str) -> None:
+    space = read_space(find_space(name))
+    turned = {
+        n: {"choices": d.choices if d.choices == "auto" else d.choices[::-1], "when": d.when}
+        for n, d in reversed(space.dimensions().items())
+    }
+    again = Space.model_validate({**space.model_dump(), "knobs": turned})
+    facts = facts_of(allow=frozenset(ALLOWABLE))
+    assert enumerate_space(space, facts, {}) == enumerate_space(again, facts, {})
+
+
+def test_a_space_of_one_choice_is_one_candidate() -> None:
+    facts = facts_of(options={"max_length": 1024})
+    found = enumerate_space(space_of(per_device_train_batch_size=[4]), facts, {})
+    assert [4] == [c.get("per_device_train_batch_size") for c in found.candidates]
+
+
+def test_a_space_in_which_nothing_is_valid_says_why_and_leaves_the_users_own() -> None:
+    found = enumerate_space(space_of(per_device_train_batch_size=[3, 5]), facts_of(), {})
+    assert () == found.candidates
+    (said,) = (n for n in found.notices if n.startswith("Nothing in the space x may be tried"))
+    assert "one update would see" in said and said.endswith("your own config is measured.")
+
+
+def test_a_space_whose_choices_the_machine_lacks_keeps_the_users_own() -> None:
+    found = enumerate_space(space_of(activation_offloading=[True]), facts_of(), {})
+    assert ["Not tried: activation_offloading true"] == [
+        n.rpartition(": ")[0] for n in found.notices
+    ]
+    assert {False} == values(found, "activation_offloading")
+
+
+def test_knobs_that_the_trainer_does_not_have_are_named_once() -> None:
+    quick = read_space(find_space("quick"))
+    said = "Not tried, since reward has no such knob: packing, padding_free."
+    assert said in enumerate_space(quick, facts_of(trainer=Trainer.REWARD), {}).notices
+    assert not any("no such knob" in n for n in enumerate_space(quick, facts_of(), {}).notices)
+
+
+def test_two_names_of_one_loss_are_tried_once_and_two_losses_apart() -> None:
+    space = space_of(loss_type=["nll", "chunked_nll"])
+    newest = enumerate_space(space, facts_of(versions={"trl": "1.16.0"}), {})
+    assert ({"nll"}, 0) == (values(newest, "loss_type"), newest.merged)
+    older = enumerate_space(space, facts_of(versions={"trl": "1.14.2"}), {})
+    assert {"nll", "chunked_nll"} == values(older, "loss_type")
+
+
 def test_what_cannot_be_tried_is_one_sentence_a_reason_and_costs_no_candidate() -> None:
     absent = {"bitsandbytes": "the package bitsandbytes is not installed"}
     facts = facts_of(lacking=absent, allow=frozenset({"optimizer", "quantization", "peft"}))
     found = enumerate_space(SFT, facts, {})
     said = [n for n in found.notices if "bitsandbytes" in n]
     assert [
-        "Not tried: quantization 4bit; optim adamw_8bit: the package bitsandbytes is not installed."
+        "Not tried: optim adamw_8bit; quantization 4bit: the package bitsandbytes is not installed."
     ] == said
     assert "quantization" in found.choices
     assert ("none",) == found.choices["quantization"]
@@ -158,8 +219,8 @@ def test_what_needs_a_word_of_allow_is_opened_by_it() -> None:
     closed = enumerate_space(SFT, facts_of(), {})
     assert {"none"} == values(closed, "peft")
     assert (
-        "Not tried without --allow peft,quantization,dtype,optimizer: peft lora; "
-        "quantization 4bit; dtype bfloat16; optim adamw_8bit."
+        "Not tried without --allow optimizer,dtype,quantization,peft: optim adamw_8bit; "
+        "dtype bfloat16; quantization 4bit; peft lora."
     ) in closed.notices
     assert any(line.reason.endswith("only with --allow peft") for line in closed.skipped)
     opened = enumerate_space(SFT, facts_of(allow=frozenset({"peft", "quantization"})), {})
