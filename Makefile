@@ -59,7 +59,7 @@ OLDEST_TESTS := tests/unit tests/formats tests/integration/test_guard.py \
 test-oldest:
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python tests/oldest.py $(if $(OLDEST_TORCH),--torch $(OLDEST_TORCH)) > .make/oldest.txt
-	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .make/oldest.txt -e '.[dev]'
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c .make/oldest.txt -e '.[test]'
 	$(TEST_ENV) $(OLDEST)/bin/python -m pytest $(OLDEST_TESTS)
 
 # 176 candidates measured and traced, 20 extended depths, published peaks: 20 to 25 minutes.

@@ -14,6 +14,7 @@ from autotune.core.secrets import SECRET_OPTIONS
 from autotune.emit import header
 from autotune.emit.settings import Settings, settings_of
 from autotune.emit.values import quoted
+from autotune.knobs.versions import at_least
 
 #: Line length of the script; a longer line is a string that cannot be broken.
 _WIDTH = 100
@@ -189,7 +190,7 @@ def _main(settings: Settings, result: Result) -> str:
     if settings.config_options.get("push_to_hub"):
         name = settings.location.options.get("dataset_name")
         lines.append(f"    trainer.push_to_hub(dataset_name={literal(name)})")
-    if _at_least(result.environment.versions.get("transformers", "0"), (5, 18)):
+    if at_least(result.environment.versions, "transformers", "5.18"):
         lines.append("    trainer.end()")
     return "\n".join(lines)
 
@@ -237,8 +238,3 @@ def _quantization(settings: Settings) -> dict[str, Any] | None:
             "bnb_4bit_quant_storage": options.get("bnb_4bit_quant_storage"),
         }
     return {"load_in_8bit": True} if options.get("load_in_8bit") else None
-
-
-def _at_least(version: str, wanted: tuple[int, int]) -> bool:
-    numbers = [int(part) for part in version.split(".")[:2] if part.isdigit()]
-    return tuple(numbers) >= wanted

@@ -12,7 +12,7 @@ from autotune.core.candidate import Value
 from autotune.core.job import Trainer
 from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.facts import Facts
-from autotune.knobs.versions import at_least
+from autotune.knobs.versions import canonical_choice
 
 #: Packing strategies that make the collator flatten, whatever ``padding_free`` says.
 FLATTENS = ("bfd", "bfd_split")
@@ -91,8 +91,8 @@ def merge_model(knobs: _Knobs, facts: Facts) -> None:
             knobs["attn_implementation"] = own if own == default else None
         if knobs.get("gradient_checkpointing") == "selective" and chosen not in _KEPT:
             knobs["gradient_checkpointing"] = "full"
-    if knobs.get("loss_type") == "chunked_nll" and at_least(facts.versions, "trl", "1.16"):
-        knobs["loss_type"] = "nll"
+    if "loss_type" in knobs:
+        knobs["loss_type"] = canonical_choice("loss_type", knobs["loss_type"], facts.versions)
 
 
 def merge_device(knobs: _Knobs, facts: Facts) -> None:

@@ -174,7 +174,7 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         place="training",
         choices=(False, True),
         trainers=OFFLINE,
-        help="replace layers by Liger's kernels; TRL 1.16 deprecates it except for Reward",
+        help="replace layers by Liger's kernels; TRL deprecates it since 1.15 except for Reward",
         write=plain("use_liger_kernel"),
         read=option("use_liger_kernel", False),
         needs={True: ("accelerator", "liger-kernel")},
@@ -184,7 +184,7 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         place="training",
         choices=("nll", "chunked_nll", "dft"),
         trainers=(Trainer.SFT,),
-        help="chunked_nll is nll without full logits, which nll itself is since TRL 1.16; dft is "
+        help="chunked_nll is nll without full logits, which nll itself is since TRL 1.15; dft is "
         "another loss (--allow loss)",
         write=plain("loss_type"),
         read=option("loss_type", "nll"),

@@ -14,7 +14,7 @@ from packaging.version import Version
 from autotune.core.candidate import Value
 from autotune.core.job import Trainer
 
-#: Newer spelling -> canonical one. transformers 5.24 starts to rename gradient checkpointing and
+#: Newer spelling -> canonical one. transformers 5.23 starts to rename gradient checkpointing and
 #: warns of the old name; TRL 1.16 still sets its default under the old name. The table goes when
 #: TRL itself uses the new name.
 RENAMED: Mapping[str, str] = {
@@ -22,8 +22,8 @@ RENAMED: Mapping[str, str] = {
     "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
 }
 #: The transformers version that has the newer spelling.
-_RENAMED_IN = "5.24"
-#: Trainers in which TRL 1.16 deprecates ``use_liger_kernel`` (trl/trainer/*_trainer.py).
+_RENAMED_IN = "5.23"
+#: Trainers in which TRL 1.15 deprecates ``use_liger_kernel`` (trl/trainer/*_trainer.py).
 _NO_LIGER = (Trainer.SFT, Trainer.DPO, Trainer.KTO)
 
 
@@ -50,6 +50,19 @@ def canonical_options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**plain, **newer}
 
 
+def canonical_choice(name: str, choice: Value, versions: Mapping[str, str]) -> Value:
+    """Return the one name of a choice that the installed versions know by two.
+
+    Args:
+        name: the knob.
+        choice: its choice.
+        versions: installed versions by distribution name.
+    """
+    # Before TRL 1.15 they are two codes for one loss; goes when that is the oldest supported.
+    same = at_least(versions, "trl", "1.15")
+    return "nll" if name == "loss_type" and choice == "chunked_nll" and same else choice
+
+
 def spelled(options: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
     """Return options as the installed versions want them written, so that none of them warns.
 
@@ -59,8 +72,8 @@ def spelled(options: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str
         versions: installed versions by distribution name.
     """
     written = dict(options)
-    if at_least(versions, "trl", "1.16") and written.get("loss_type") == "chunked_nll":
-        written["loss_type"] = "nll"  # goes when TRL 1.16 is the oldest supported version
+    if "loss_type" in written:
+        written["loss_type"] = canonical_choice("loss_type", written["loss_type"], versions)
     if at_least(versions, "transformers", _RENAMED_IN):
         newer = {old: new for new, old in RENAMED.items()}
         written = {newer.get(name, name): value for name, value in written.items()}
@@ -79,12 +92,13 @@ def unavailable(
         versions: installed versions by distribution name.
     """
     # goes when TRL 2 has removed the option
-    no_liger = trainer in _NO_LIGER and at_least(versions, "trl", "1.16")
+    no_liger = trainer in _NO_LIGER and at_least(versions, "trl", "1.15")
     if name == "use_liger_kernel" and choice and no_liger:
-        return f"TRL 1.16 deprecates it for {trainer.value}; use_kernels takes its place"
-    if name == "use_kernels" and choice and not at_least(versions, "transformers", "5.4"):
-        # trl/trainer/utils.py, create_model_from_path; goes when transformers 5.4 is the oldest
-        return "transformers before 5.4 cannot load the hub's kernels"
+        return f"TRL deprecates it for {trainer.value} since 1.15; use_kernels takes its place"
+    # goes when TRL 1.15 is the oldest supported version
+    selective = name == "gradient_checkpointing" and choice == "selective"
+    if selective and not at_least(versions, "trl", "1.15"):
+        return "TRL before 1.15 has no selective checkpointing"
     return None
 
 
@@ -103,6 +117,7 @@ def deprecated(
         reason = unavailable("use_liger_kernel", True, trainer, versions)
         if reason is not None:
             found.append(f"use_liger_kernel: {reason}.")
-    if at_least(versions, "trl", "1.16") and options.get("loss_type") == "chunked_nll":
-        found.append("loss_type chunked_nll: since TRL 1.16 nll computes the loss the same way.")
+    loss = options.get("loss_type")
+    if loss == "chunked_nll" and canonical_choice("loss_type", loss, versions) != loss:
+        found.append("loss_type chunked_nll: since TRL 1.15 nll computes the loss the same way.")
     return tuple(found)

@@ -66,7 +66,7 @@ ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 UNLIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "paging on a GPU": ({"device": GPU}, {"optim": "paged_adamw_8bit"}, {"optim": "adamw_8bit"}),
     "two names of what were two losses": (
-        {"versions": {"trl": "1.15.0"}},
+        {"versions": {"trl": "1.14.2"}},
         {"loss_type": "chunked_nll"},
         {"loss_type": "nll"},
     ),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from autotune.core.job import Trainer
 from autotune.knobs.versions import at_least, canonical_options, deprecated, spelled, unavailable
 
-NEWEST = {"trl": "1.16.0", "transformers": "5.24.0"}
-OLDER = {"trl": "1.15.2", "transformers": "5.23.1"}
+#: The first versions that spell and offer things as the newest do, and the last that did not.
+NEWEST = {"trl": "1.15.0", "transformers": "5.23.0"}
+OLDER = {"trl": "1.14.2", "transformers": "5.22.2"}
 
 
 def test_versions_are_compared_as_versions() -> None:
@@ -38,7 +39,7 @@ def test_a_loss_that_trl_has_renamed_is_written_by_its_name() -> None:
 
 
 def test_liger_is_offered_only_where_trl_still_wants_it() -> None:
-    # BC39: TRL 1.16 deprecates the flag in these trainers.
+    # BC39: TRL 1.15 deprecates the flag in these trainers.
     for trainer in (Trainer.SFT, Trainer.DPO, Trainer.KTO):
         assert "use_kernels" in str(unavailable("use_liger_kernel", True, trainer, NEWEST))
         assert unavailable("use_liger_kernel", True, trainer, OLDER) is None
@@ -51,3 +52,10 @@ def test_a_deprecated_option_of_the_users_is_said_once() -> None:
     assert 2 == len(deprecated(Trainer.SFT, options, NEWEST))
     assert () == deprecated(Trainer.SFT, options, OLDER)
     assert () == deprecated(Trainer.SFT, {"loss_type": "nll"}, NEWEST)
+
+
+def test_selective_checkpointing_is_offered_where_trl_has_it() -> None:
+    said = unavailable("gradient_checkpointing", "selective", Trainer.SFT, OLDER)
+    assert "TRL before 1.15 has no selective checkpointing" == said
+    assert unavailable("gradient_checkpointing", "selective", Trainer.SFT, NEWEST) is None
+    assert unavailable("gradient_checkpointing", "full", Trainer.SFT, OLDER) is None
