@@ -16,6 +16,7 @@ from autotune.emit.location import AS_GIVEN, Location
 from autotune.emit.values import same_value, typed
 
 APART = "apart from the file"
+NEWER_NAME = "the name the installed versions want"
 #: TRL's own names of the two splits (``trl.ScriptArguments``).
 TRL_SPLITS = {"dataset_train_split": "train", "dataset_test_split": "test"}
 
@@ -31,6 +32,7 @@ class Change:
         reason: why, in a few words.
         written: whether the user wrote the key.
         kept: whether the key is emitted.
+        was: the key the user wrote it under; empty when it is the same.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Change:
     reason: str
     written: bool
     kept: bool = True
+    was: str = ""
 
 
 def _same_place(written: Any, meant: str) -> bool:
@@ -91,7 +94,10 @@ def _hashable(value: Any) -> Any:
 
 
 def option_changes(
-    own: dict[str, Any], options: dict[str, Any], reasons: dict[str, str]
+    own: dict[str, Any],
+    options: dict[str, Any],
+    reasons: dict[str, str],
+    renamed: Mapping[str, str],
 ) -> tuple[Change, ...]:
     """List the options that differ from the user's file.
 
@@ -99,14 +105,23 @@ def option_changes(
         own: the user's file.
         options: options that are emitted.
         reasons: why an option has its value; what is not in it was given apart from the file.
+        renamed: by key of the user's file, the name that takes its place.
     """
-    changes = []
+    former = {new: old for old, new in renamed.items() if new not in own}
+    changes = [
+        Change(old, own[old], None, f"{new} is its newer name", True, kept=False)
+        for old, new in renamed.items()
+        if new in own
+    ]
     for name, meant in options.items():
-        value = typed(meant)
-        if name in own and same_value(own[name], value):
+        value, was = typed(meant), former.get(name, "")
+        written = was or name
+        same = written in own and same_value(own[written], value)
+        if same and not was:
             continue
         reason = reasons.get(name, f"given {APART}" if own else "given")
-        changes.append(Change(name, own.get(name), value, reason, name in own))
+        reason = NEWER_NAME if same else reason
+        changes.append(Change(name, own.get(written), value, reason, written in own, was=was))
     return tuple(changes)
 
 

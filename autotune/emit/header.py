@@ -80,4 +80,5 @@ def _change(change: Change) -> str:
         return f"{change.name}: as given"
     old = one_line(change.old) if change.written else "(not set)"
     new = one_line(change.new) if change.kept else "(removed)"
-    return f"{one_line(change.name)}: {old} -> {new}   [{change.reason}]"
+    name = f"{change.was}, now {change.name}" if change.was else change.name
+    return f"{one_line(name)}: {old} -> {new}   [{change.reason}]"

@@ -16,6 +16,7 @@ from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes
 from autotune.emit import fields
 from autotune.emit.changes import (
+    NEWER_NAME,
     Change,
     env_changes,
     location_changes,
@@ -27,7 +28,7 @@ from autotune.emit.values import typed
 from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.translate import STEP_COUNTED
 from autotune.knobs.variables import merge_env
-from autotune.knobs.versions import RENAMED, spelled
+from autotune.knobs.versions import RENAMED, canonical_options, spelled, spelled_name
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def settings_of(result: Result) -> Settings:
     trial = best_trial(result)
     classes = fields.trainer_classes(result.job.trainer)
     own = read_own(result.job.config_text)
+    versions = result.environment.versions
     asked = _asked(result, own)
     repaired = _repairs(asked, trial)
     tuned = {
@@ -93,13 +95,16 @@ def settings_of(result: Result) -> Settings:
         for k, v in trial.options.items()
         if k not in (*fields.SIDE_EFFECTS, *fields.MACHINE_FACTS, *fields.LOCATION_FIELDS)
     }
-    tuned = _spelt_alike(tuned, asked, result.environment.versions)
+    tuned = spelled(tuned, versions)
     options = {**asked, **{k: value for k, (value, _) in repaired.items()}, **tuned}
     implicit = _implicit(result, trial, classes, options)
     options |= implicit
-    reasons = dict.fromkeys(implicit, "TRL's default, written out")
+    reasons = dict.fromkeys(_respelt(own, asked, versions), NEWER_NAME)
+    reasons |= dict.fromkeys(implicit, "TRL's default, written out")
     reasons |= {k: reason for k, (_, reason) in repaired.items()}
     reasons |= {n: _reason(n, v, result, trial) for n, v in tuned.items()}
+    names = {name: spelled_name(name, versions) for name in own}
+    renamed = {name: wanted for name, wanted in names.items() if wanted != name}
     location = locate_rows(result, trial, _evaluates(options))
     written_env = {str(k): str(v) for k, v in (own.get("env") or {}).items()}
     env = merge_env({**result.job.env, **written_env}, trial.env)
@@ -107,7 +112,7 @@ def settings_of(result: Result) -> Settings:
     changes = (
         *model_change(own, model),
         *location_changes(own, location, result),
-        *option_changes(own, options, reasons),
+        *option_changes(own, options, reasons, renamed),
         *env_changes(written_env, env, trial.env),
     )
     options = {k: typed(v) for k, v in options.items()}
@@ -135,28 +140,23 @@ def read_own(text: str | None) -> dict[str, Any]:
 
 
 def _asked(result: Result, own: dict[str, Any]) -> dict[str, Any]:
-    """What the user asked for, from the file and the command line, without model and rows."""
+    """What the user asked for, from the file and the command line, without model and rows.
+
+    By the names the installed versions want.
+    """
     place = {"model_name_or_path", "env", *fields.LOCATION_FIELDS}
-    asked = {k: v for k, v in own.items() if k not in place}
-    for name, value in result.job.options.items():
+    asked = canonical_options({k: v for k, v in own.items() if k not in place})
+    for name, value in canonical_options(result.job.options).items():
         if name in place or (name in fields.MACHINE_FACTS and name not in own):
             continue
         asked[name] = value
-    return asked
+    return spelled(asked, result.environment.versions)
 
 
-def _spelt_alike(
-    tuned: dict[str, Any], asked: dict[str, Any], versions: dict[str, str]
-) -> dict[str, Any]:
-    """Give options of two names the one the user's file uses (of two, the newer would win), else
-    the one the installed versions do not warn of."""
-    older = dict(RENAMED)
-    newer = {old: new for new, old in RENAMED.items()}
-    if any(name in asked for name in older):
-        return {newer.get(k, k): v for k, v in tuned.items()}
-    if any(name in asked for name in newer):
-        return {older.get(k, k): v for k, v in tuned.items()}
-    return spelled(tuned, versions)
+def _respelt(own: dict[str, Any], asked: dict[str, Any], versions: dict[str, str]) -> list[str]:
+    """Return the options of the user's file whose value the installed versions call otherwise."""
+    written = spelled(own, versions)
+    return [n for n, v in written.items() if n in own and own[n] != v and asked.get(n) == v]
 
 
 def _repairs(asked: dict[str, Any], trial: TrialRecord) -> dict[str, tuple[Any, str]]:
@@ -204,7 +204,8 @@ def _model(result: Result) -> str:
 
 def _reason(name: str, value: Any, result: Result, trial: TrialRecord) -> str:
     before = result.baseline_trial
-    if before is not None and name in before.options and before.options[name] == value:
+    written = {} if before is None else spelled(before.options, result.environment.versions)
+    if name in written and written[name] == value:
         return "as before, written out"
     if name in STEP_COUNTED:
         return "the same number of samples as before"

@@ -60,7 +60,7 @@ def _expected(settings: Settings) -> dict[str, Any]:
     for change in settings.changes:
         if change.name.startswith("env."):
             continue
-        expected.pop(change.name, None)
+        expected.pop(change.was or change.name, None)
         if change.kept:
             expected[change.name] = change.new
     if any(change.name.startswith("env.") for change in settings.changes):
@@ -100,8 +100,10 @@ def _edited(text: str, settings: Settings) -> str | None:
         editor = YamlEditor(text)
         for change in settings.changes:
             name = change.name.removeprefix("env.")
+            if change.was:
+                editor.rename(change.was, name)
             if name == change.name and change.kept:
-                editor.set(name, yaml_block(name, change.new))
+                editor.set(change.was or name, yaml_block(name, change.new))
             elif name == change.name:
                 editor.remove(name)
             elif settings.own.get("env"):

@@ -90,6 +90,15 @@ class YamlEditor:
             pad = " " * mapping.items[0].column
             self._edits.append((at, at, f"\n{pad}{name}: {text}"))
 
+    def rename(self, name: str, to: str) -> None:
+        """Give a key of the root another name, where it stands.
+
+        Args:
+            name: the key.
+            to: its new name, plain text to YAML.
+        """
+        self._edits += [(key.start, key.end, to) for key, _ in self._pairs(self._root, name)]
+
     def remove(self, name: str) -> None:
         """Take a key of the root out, with the rest of its lines."""
         for key, node in self._pairs(self._root, name):

@@ -16,6 +16,7 @@ from autotune.core.units import parse_ratio
 from autotune.emit.read_config import UserConfig, parse_user_config, read_user_config
 from autotune.intake.request import Request
 from autotune.intake.secrets import withhold
+from autotune.knobs.versions import canonical_options
 
 #: Keys of a TRL YAML that ``--set`` cannot give, and what does.
 _ELSEWHERE = {
@@ -108,7 +109,7 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
         trainer=trainer,
         model=_absolute(model),
         dataset=source.model_copy(update={"path": _absolute(source.path)}),
-        options={**config.options, **set_options},
+        options={**canonical_options(config.options), **canonical_options(set_options)},
         env=config.env,
         config_text=config.text or None,
         objective=_one_of(request.objective, ("throughput", "memory", "length"), "--objective"),

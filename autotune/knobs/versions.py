@@ -43,11 +43,19 @@ def canonical_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options under their canonical names; where both are set the newer one wins.
 
     Args:
-        options: TRL options by whatever name the user wrote.
+        options: TRL options by whatever names, their values by whatever names, the user wrote.
     """
     plain = {k: v for k, v in options.items() if k not in RENAMED}
     newer = {RENAMED[k]: v for k, v in options.items() if k in RENAMED and v is not None}
-    return {**plain, **newer}
+    found = {**plain, **newer}
+    if found.get("packing_strategy") == "bfd-requeue":
+        found["packing_strategy"] = "bfd_split"  # goes when TRL 2 has removed the old name
+    kwargs = found.get("model_init_kwargs")
+    if isinstance(kwargs, Mapping) and "torch_dtype" in kwargs:
+        rest = {k: v for k, v in kwargs.items() if k != "torch_dtype"}
+        # goes when transformers 6 has removed the old name
+        found["model_init_kwargs"] = {"dtype": kwargs["torch_dtype"], **rest}
+    return found
 
 
 def canonical_choice(name: str, choice: Value, versions: Mapping[str, str]) -> Value:
@@ -63,21 +71,31 @@ def canonical_choice(name: str, choice: Value, versions: Mapping[str, str]) -> V
     return "nll" if name == "loss_type" and choice == "chunked_nll" and same else choice
 
 
+def spelled_name(name: str, versions: Mapping[str, str]) -> str:
+    """Return the name by which the installed versions want an option.
+
+    Args:
+        name: any of its names.
+        versions: installed versions by distribution name.
+    """
+    canonical = RENAMED.get(name, name)
+    if at_least(versions, "transformers", _RENAMED_IN):
+        return {old: new for new, old in RENAMED.items()}.get(canonical, canonical)
+    return canonical
+
+
 def spelled(options: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
     """Return options as the installed versions want them written, so that none of them warns.
 
     Args:
-        options: TRL options under their canonical names, those TRL would fill in included: its
-            own default of ``gradient_checkpointing`` warns too.
+        options: TRL options by whatever names; those TRL would fill in included: its own default
+            of ``gradient_checkpointing`` warns too.
         versions: installed versions by distribution name.
     """
-    written = dict(options)
+    written = canonical_options(options)
     if "loss_type" in written:
         written["loss_type"] = canonical_choice("loss_type", written["loss_type"], versions)
-    if at_least(versions, "transformers", _RENAMED_IN):
-        newer = {old: new for new, old in RENAMED.items()}
-        written = {newer.get(name, name): value for name, value in written.items()}
-    return written
+    return {spelled_name(name, versions): value for name, value in written.items()}
 
 
 def unavailable(
@@ -120,4 +138,9 @@ def deprecated(
     loss = options.get("loss_type")
     if loss == "chunked_nll" and canonical_choice("loss_type", loss, versions) != loss:
         found.append("loss_type chunked_nll: since TRL 1.15 nll computes the loss the same way.")
+    if options.get("pad_token"):
+        found.append("pad_token: TRL deprecates it; set it in the tokenizer's own files.")
+    smooths = trainer is Trainer.SFT and options.get("label_smoothing_factor")
+    if smooths and at_least(versions, "trl", "1.15"):
+        found.append("label_smoothing_factor: TRL deprecates it for sft since 1.15.")
     return tuple(found)

@@ -17,6 +17,7 @@ from typing import Any
 
 from autotune.core.errors import BadInput, EnvironmentUnable, nearest
 from autotune.core.job import Trainer
+from autotune.knobs.former import FORMER, what_replaces
 from autotune.knobs.isolation import OVERRIDES
 from autotune.training.blame import blamed
 from autotune.training.option_types import check_types
@@ -81,7 +82,8 @@ def _check_known(options: Mapping[str, Any], trainer: Trainer, owners: Mapping[s
     """Stop at an option the installed TRL does not have for this trainer.
 
     Raises:
-        BadInput: names the trainers that do have it, or the option most like it.
+        BadInput: names the trainers that do have it, what has taken its place, or the option most
+            like it.
     """
     unknown = next((name for name in options if name not in owners), None)
     if unknown is None:
@@ -91,6 +93,12 @@ def _check_known(options: Mapping[str, Any], trainer: Trainer, owners: Mapping[s
         raise BadInput(
             f"trl {trainer.value} has no option {unknown!r}; it is one of {', '.join(theirs)}.",
             "Remove it, or choose another --trainer.",
+        )
+    instead = what_replaces(unknown)
+    if instead is not None:
+        raise BadInput(
+            f"TRL no longer has the option {unknown!r}; {instead}.",
+            "Write that in its place." if FORMER[unknown] else "Remove it.",
         )
     raise BadInput(
         f"unknown option {unknown!r} for trl {trainer.value}{nearest(unknown, sorted(owners))}.",

@@ -631,3 +631,9 @@ def with_best(result: Result, **changes: Any) -> Result:
         t.model_copy(update=changes) if t.candidate.key == result.best else t for t in result.trials
     )
     return result.model_copy(update={"trials": trials})
+
+
+def with_versions(result: Result, versions: dict[str, str]) -> Result:
+    """Return the result as measured with other versions of some packages."""
+    changed = {"versions": {**result.environment.versions, **versions}}
+    return result.model_copy(update={"environment": result.environment.model_copy(update=changed)})

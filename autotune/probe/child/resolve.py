@@ -66,7 +66,8 @@ def resolve_options(
                 f"{device.name} (compute capability {device.capability}) has no bf16: "
                 f"{'fp16' if half else 'float32'} is used and written into the config."
             )
-    parsed = parse_options(job.trainer, {**options, **machine})
+    # once more: nested options may be text before TRL has read them
+    parsed = canonical_options(parse_options(job.trainer, {**options, **machine}))
     for name in machine:
         if name not in options:
             parsed.pop(name)

@@ -22,6 +22,7 @@ from tests.support.results import (
     profile,
     with_best,
     with_job,
+    with_versions,
 )
 
 
@@ -73,6 +74,7 @@ def test_every_line_the_winner_does_not_change_stays_as_the_user_wrote_it() -> N
         "per_device_train_batch_size: 8     # what fitted on the old cards",
         "gradient_accumulation_steps: 4",
         "max_length: 1024",
+        "gradient_checkpointing: yes",
         "warmup_steps: 20",
         "eval_strategy: no",
         "  PYTORCH_CUDA_ALLOC_CONF: max_split_size_mb:128",
@@ -156,7 +158,9 @@ def test_every_changed_key_is_listed_with_both_values() -> None:
     head = text.partition(LAST_LINE)[0]
     own, new = yaml.safe_load(OWN_YAML), yaml.safe_load(text)
     changed = {k for k in new if k not in own or own[k] != new[k]} - {"env"}
-    assert [] == [k for k in sorted(changed) if f"#   {k}: " not in head]
+    assert [] == [k for k in sorted(changed) if f" {k}: " not in head]
+    renamed = "gradient_checkpointing, now activation_checkpointing: true -> true"
+    assert f"#   {renamed}   [the name the installed versions want]" in head
 
 
 def test_a_file_that_was_tuned_before_gets_one_header() -> None:
@@ -252,17 +256,62 @@ def test_written_rows_with_evaluation_are_named_as_a_folder_because_a_block_has_
     )
 
 
+BEFORE = {"trl": "1.14.2", "transformers": "5.22.2"}
+
+
+@pytest.mark.parametrize("wanted", ["activation", "gradient"])
 @pytest.mark.parametrize(
     ("user", "tuner"),
     [("activation", "gradient"), ("gradient", "activation"), ("activation", "activation")],
 )
-def test_an_option_with_two_names_is_written_under_the_users(user: str, tuner: str) -> None:
+def test_an_option_with_two_names_is_written_by_the_one_the_installed_versions_want(
+    user: str, tuner: str, wanted: str
+) -> None:
     asked = {f"{user}_checkpointing": True}
     tuned = {f"{tuner}_checkpointing": False, f"{tuner}_checkpointing_kwargs": {"a": 1}}
-    result = with_best(
-        with_job(gpu_result(), config_text=f"{user}_checkpointing: true\n", options=asked),
-        options=tuned,
-    )
-    assert {f"{user}_checkpointing": False, f"{user}_checkpointing_kwargs": {"a": 1}} == {
+    text = f"learning_rate: 0.1\n{user}_checkpointing: true  # as ever\nseed: 3\n"
+    result = with_best(with_job(gpu_result(), config_text=text, options=asked), options=tuned)
+    if wanted == "gradient":
+        result = with_versions(result, BEFORE)
+    assert {f"{wanted}_checkpointing": False, f"{wanted}_checkpointing_kwargs": {"a": 1}} == {
         k: v for k, v in loaded(result).items() if "checkpointing" in k
     }
+    assert f"{wanted}_checkpointing: false  # as ever\nseed: 3\n" in body(result)
+
+
+def test_a_key_under_both_its_names_keeps_the_newer() -> None:
+    text = "gradient_checkpointing: true\nactivation_checkpointing: false\n"
+    asked = {"gradient_checkpointing": True, "activation_checkpointing": False}
+    result = with_best(with_job(gpu_result(), config_text=text, options=asked), options={})
+    found = {k: v for k, v in loaded(result).items() if "checkpointing" in k}
+    assert {"activation_checkpointing": False} == found
+    assert "activation_checkpointing is its newer name" in rendered(result)
+
+
+def test_what_the_command_line_gives_wins_whatever_the_names() -> None:
+    text = "activation_checkpointing: true\n"
+    asked = {"gradient_checkpointing": False}
+    result = with_best(with_job(gpu_result(), config_text=text, options=asked), options={})
+    assert loaded(result)["activation_checkpointing"] is False
+
+
+OLD_VALUES = """\
+loss_type: chunked_nll
+packing_strategy: bfd-requeue  # keeps everything
+model_init_kwargs: {torch_dtype: bfloat16, revision: main}
+"""
+
+
+def test_values_by_an_older_name_are_written_by_the_newer_and_listed() -> None:
+    asked = yaml.safe_load(OLD_VALUES)
+    result = with_best(
+        with_job(gpu_result(), config_text=OLD_VALUES, options=asked), options={"max_length": 512}
+    )
+    written = loaded(result)
+    assert "nll" == written["loss_type"]
+    assert "packing_strategy: bfd_split  # keeps everything" in body(result)
+    assert {"dtype": "bfloat16", "revision": "main"} == written["model_init_kwargs"]
+    said = "packing_strategy: bfd-requeue -> bfd_split   [the name the installed versions want]"
+    assert said in rendered(result)
+    older = with_versions(result, BEFORE)
+    assert "chunked_nll" == loaded(older)["loss_type"]

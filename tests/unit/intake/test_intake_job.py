@@ -61,6 +61,13 @@ def test_what_is_typed_wins_over_the_config(config: str) -> None:
     assert job.options["learning_rate"] == pytest.approx(1e-4)
 
 
+def test_what_is_typed_wins_by_whatever_name(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("activation_checkpointing: true\n", encoding="utf-8")
+    job = job_of(config=str(file), set_options={"gradient_checkpointing": False})
+    assert {"gradient_checkpointing": False} == job.options
+
+
 def test_a_data_set_that_is_typed_brings_its_own_splits(config: str) -> None:
     job = job_of(config=config, dataset="acme/else")
     assert job.dataset.path == "acme/else"

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from autotune.core.job import Trainer
-from autotune.knobs.versions import at_least, canonical_options, deprecated, spelled, unavailable
+from autotune.knobs.versions import (
+    at_least,
+    canonical_options,
+    deprecated,
+    spelled,
+    spelled_name,
+    unavailable,
+)
 
 #: The first versions that spell and offer things as the newest do, and the last that did not.
 NEWEST = {"trl": "1.15.0", "transformers": "5.23.0"}
@@ -33,6 +40,25 @@ def test_checkpointing_is_spelled_as_the_installed_transformers_wants_it() -> No
     assert options == canonical_options(spelled(options, NEWEST))
 
 
+def test_values_by_an_older_name_become_canonical() -> None:
+    kwargs = {"torch_dtype": "bfloat16", "revision": "main"}
+    assert {
+        "packing_strategy": "bfd_split",
+        "model_init_kwargs": {"dtype": "bfloat16", "revision": "main"},
+    } == canonical_options({"packing_strategy": "bfd-requeue", "model_init_kwargs": kwargs})
+    both = {"model_init_kwargs": {**kwargs, "dtype": "float32"}}
+    assert "float32" == canonical_options(both)["model_init_kwargs"]["dtype"]
+    assert "torch_dtype" in kwargs, "what the user gave is left as it was"
+
+
+def test_an_option_by_any_of_its_names_is_written_by_the_one_the_versions_want() -> None:
+    for name in ("gradient_checkpointing", "activation_checkpointing"):
+        assert "activation_checkpointing" == spelled_name(name, NEWEST)
+        assert "gradient_checkpointing" == spelled_name(name, OLDER)
+        assert {spelled_name(name, OLDER): True} == spelled({name: True}, OLDER)
+    assert "seed" == spelled_name("seed", NEWEST)
+
+
 def test_a_loss_that_trl_has_renamed_is_written_by_its_name() -> None:
     assert {"loss_type": "nll"} == spelled({"loss_type": "chunked_nll"}, NEWEST)
     assert {"loss_type": "chunked_nll"} == spelled({"loss_type": "chunked_nll"}, OLDER)
@@ -52,6 +78,13 @@ def test_a_deprecated_option_of_the_users_is_said_once() -> None:
     assert 2 == len(deprecated(Trainer.SFT, options, NEWEST))
     assert () == deprecated(Trainer.SFT, options, OLDER)
     assert () == deprecated(Trainer.SFT, {"loss_type": "nll"}, NEWEST)
+
+
+def test_an_option_on_its_way_out_that_has_no_new_name_is_said() -> None:
+    smooth = {"label_smoothing_factor": 0.1}
+    assert "for sft since 1.15" in deprecated(Trainer.SFT, smooth, NEWEST)[0]
+    assert () == deprecated(Trainer.DPO, smooth, NEWEST)
+    assert "tokenizer's own files" in deprecated(Trainer.DPO, {"pad_token": "<p>"}, OLDER)[0]
 
 
 def test_selective_checkpointing_is_offered_where_trl_has_it() -> None:

@@ -14,6 +14,8 @@ changes against your config (class of the winner: data):
   per_device_train_batch_size: 8 -> 4   [tuned]
   gradient_accumulation_steps: 4 -> 1   [about 32 sequences per update]
   max_length: 1024 -> 2048   [tuned]
+  gradient_checkpointing, now activation_checkpointing: true -> true   [the name the installed
+      versions want]
   warmup_steps: 20 -> 19   [the same number of samples as before]
   eval_strategy: false -> no   [YAML reads a bare no as false, which TRL refuses]
   packing: (not set) -> true   [tuned]
@@ -21,7 +23,7 @@ changes against your config (class of the winner: data):
   pad_to_multiple_of: (not set) -> null   [as before, written out]
   activation_offloading: (not set) -> false   [as before, written out]
   packing_strategy: (not set) -> bfd   [tuned]
-  gradient_checkpointing_kwargs: (not set) -> {selective: true}   [tuned]
+  activation_checkpointing_kwargs: (not set) -> {selective: true}   [tuned]
   bf16: (not set) -> true   [TRL's default, written out]
   env.PYTORCH_CUDA_ALLOC_CONF: max_split_size_mb:128 ->
       max_split_size_mb:128,expandable_segments:True   [tuned]
@@ -48,7 +50,7 @@ OPTIONS: dict[str, Any] = {
     "per_device_train_batch_size": 4,
     "gradient_accumulation_steps": 1,
     "max_length": 2048,
-    "gradient_checkpointing": True,
+    "activation_checkpointing": True,
     "warmup_steps": 19,
     "eval_strategy": "no",
     "output_dir": "runs/support-7b",
@@ -61,7 +63,7 @@ OPTIONS: dict[str, Any] = {
     "pad_to_multiple_of": None,
     "activation_offloading": False,
     "packing_strategy": "bfd",
-    "gradient_checkpointing_kwargs": {"selective": True},
+    "activation_checkpointing_kwargs": {"selective": True},
     "bf16": True,
     "model_init_kwargs": {
         "revision": "main",
