@@ -23,9 +23,9 @@ _SYNONYMS = {
     "messages": ("conversation", "dialogue", "dialog", "chat", "turns", "message", "history"),
     "prompt": ("question", "query", "instruction", "input", "problem", "source"),
     "completion": ("answer", "response", "output", "target", "solution", "reply"),
-    "chosen": ("preferred", "accepted", "positive", "better", "win"),
-    "rejected": ("dispreferred", "refused", "negative", "worse", "lose"),
-    "label": ("rating", "score", "feedback", "thumbs"),
+    "chosen": ("preferred", "preferred_output", "accepted", "positive", "better", "win"),
+    "rejected": ("dispreferred", "non_preferred_output", "refused", "negative", "worse", "lose"),
+    "label": ("kto_tag", "rating", "score", "feedback", "thumbs"),
     "input_ids": ("tokens", "ids", "token_ids"),
 }
 _PICTURES = ("image", "images")

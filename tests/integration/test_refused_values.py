@@ -59,6 +59,11 @@ REFUSED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
         {**LORA, "lora_target_modules": ["q_prj", "w"]},
         r"^lora_target_modules is \['q_prj', 'w'\]",
     ),
+    "adapters of a language model on a reward model": (
+        Trainer.REWARD,
+        {**LORA, "lora_task_type": "CAUSAL_LM"},
+        r"^lora_task_type is 'CAUSAL_LM'.*need SEQ_CLS",
+    ),
     "a dropout above 1": (Trainer.DPO, {**LORA, "lora_dropout": 2.0}, r"^lora_dropout is 2"),
     "a task PEFT does not know": (
         Trainer.SFT,
@@ -132,6 +137,7 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
     "one word for a list": (Trainer.DPO, {"loss_type": "sigmoid", "report_to": "none"}),
     "lora on every layer": (Trainer.SFT, {**LORA, "lora_target_modules": "all-linear"}),
     "adapters of a reward model": (Trainer.REWARD, {**LORA, "lora_task_type": "SEQ_CLS"}),
+    "adapters without a task": (Trainer.REWARD, LORA),
     "adapters beside their own reference": (Trainer.KTO, LORA),
     "an optimizer of bitsandbytes": (Trainer.SFT, {"optim": "paged_adamw_8bit"}),
     "kernels this machine has not": (Trainer.SFT, {"attn_implementation": "flash_attention_2"}),
@@ -169,6 +175,11 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
 def test_what_trains_somewhere_is_not_refused(case: str, check: Check) -> None:
     trainer, options = ACCEPTED[case]
     assert options.keys() - {"tf32"} <= check(trainer, **options).keys()
+
+
+def test_adapters_of_a_reward_model_get_their_task(check: Check) -> None:
+    assert "SEQ_CLS" == check(Trainer.REWARD, **LORA)["lora_task_type"]
+    assert "lora_task_type" not in check(Trainer.DPO, **LORA)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from typing import Any
 
 from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
-from autotune.core.job import Job
+from autotune.core.job import Job, Trainer
 from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.needs import missing_package
+from autotune.knobs.table_model import REWARD_TASK
 from autotune.knobs.versions import canonical_options, deprecated
 
 #: Options that count something there must be at least one of.
@@ -72,6 +73,7 @@ def resolve_options(
             parsed.pop(name)
     _check_packages(parsed, lacking)
     _check_values(parsed)
+    _resolve_task(job.trainer, parsed, notices)
     if job.options.get("bf16") and parsed["bf16"] and not device.bf16:
         notices.append(
             f"bf16 is true, and {device.name} (compute capability {device.capability}) has no "
@@ -80,6 +82,29 @@ def resolve_options(
     _check_device_map(parsed, notices)
     notices += deprecated(job.trainer, parsed, versions)
     return parsed
+
+
+def _resolve_task(trainer: Trainer, options: dict[str, Any], notices: list[str]) -> None:
+    """Give adapters of a reward model the task they are for; TRL's default is that of a language
+    model, with which PEFT refuses one (peft 0.21, ``PeftModelForCausalLM``).
+
+    Raises:
+        BadInput: the user asks for another task.
+    """
+    if trainer is not Trainer.REWARD or not options.get("use_peft"):
+        return
+    if "lora_task_type" not in options:
+        notices.append(
+            f"lora_task_type is not set, and TRL's default fails on a reward model: {REWARD_TASK} "
+            "is used and written into the config."
+        )
+    given = options.setdefault("lora_task_type", REWARD_TASK)
+    if given != REWARD_TASK:
+        raise BadInput(
+            f"lora_task_type is {given!r}, and adapters of a reward model need {REWARD_TASK}: PEFT "
+            "refuses the model or freezes its score otherwise.",
+            f"Write lora_task_type: {REWARD_TASK}, or leave it out.",
+        )
 
 
 def _check_device_map(options: dict[str, Any], notices: list[str]) -> None:
