@@ -12,6 +12,7 @@ from autotune.cli.words import accumulation_of, describe
 from autotune.core.job import Trainer
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.report.anatomy import weights_words
 from autotune.study.assemble import peaks_line
 
 
@@ -47,6 +48,8 @@ def print_result(result: Result, console: Console) -> None:
         f"dropped: {numbers.tokens_dropped_ratio:.1%}; "
         f"{numbers.sequences_per_update:.2f} sequences per update",
     ]
+    if held := weights_words(best):
+        lines.append(f"      {held[0].lower()}{held[1:]}")
     if once:
         lines.append(
             f"      and once, before training, about {show_duration(once)} for the reference's "

@@ -5,7 +5,7 @@ Pure: a row and its number in, the row TRL reads out. Which layout gets which is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,12 +149,18 @@ def with_beside(converter: Converter) -> Converter:
         if reading.tools:
             converted["tools"] = read_tools(row.get("tools"), index)
         if reading.system and row["system"]:
-            opening = "messages" if "messages" in converted else "prompt"
-            if lacks_system(converted[opening]):
-                converted[opening] = [_said("system", row["system"]), *converted[opening]]
+            for opening in openings(converted):
+                if lacks_system(converted[opening]):
+                    converted[opening] = [_said("system", row["system"]), *converted[opening]]
         return converted
 
     return convert
+
+
+def openings(columns: Collection[str]) -> tuple[str, ...]:
+    """Return the columns with which the conversation of a row begins: two without a prompt."""
+    first = (name for name in ("messages", "conversations", "prompt") if name in columns)
+    return tuple(first)[:1] or ("chosen", "rejected")
 
 
 def lacks_system(said: Any) -> bool:

@@ -158,7 +158,7 @@ def fill_entry(
             *sampled_columns(columns, [*layout.columns(text_field), *layout.optional], len(given)),
             *survey.notices(),
             *unread_prompt(layout.name, unread),
-            *unread_system(unread, read=reading.system or layout.is_chat(columns)),
+            *unread_system(unread),
             *unread_label(trainer, columns),
             *unread_mask(columns, options),
             *silenced_calls(survey.tool_calls, rendered=facts.render_calls),
@@ -227,6 +227,7 @@ def _layout_words(layout: Layout, columns: Mapping[str, Any], text_field: str) -
 
 def _unread(columns: Mapping[str, Column], layout: Layout, text_field: str) -> list[str]:
     read = {*layout.columns(text_field), *layout.optional, *BESIDE}
+    read |= {"system"} if layout.is_chat(columns) else set()
     return [
         column.name
         for column in columns.values()

@@ -20,7 +20,7 @@ from autotune.dataset.column_checks import (
     check_token_columns,
     desirable,
 )
-from autotune.dataset.convert import lacks_system
+from autotune.dataset.convert import lacks_system, openings
 from autotune.dataset.layouts import Layout
 from autotune.dataset.pairs import oddities
 from autotune.dataset.progress import Progress, say_nothing
@@ -180,7 +180,7 @@ def _opening(layout: Layout, columns: Mapping[str, Column]) -> str | None:
     beside = columns.get("system")
     if beside is None or beside.kind != "text" or not layout.is_chat(columns):
         return None
-    return next((n for n in ("messages", "conversations", "prompt") if n in layout.needs), None)
+    return openings(layout.needs)[0]
 
 
 def _check_answers_differ(found: Survey) -> None:

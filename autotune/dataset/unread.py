@@ -50,14 +50,13 @@ def unread_prompt(layout: str, unread: list[str]) -> tuple[Notice, ...]:
     )
 
 
-def unread_system(unread: list[str], *, read: bool) -> tuple[Notice, ...]:
-    """Return a remark when system texts stand beside prompts nobody puts them before.
+def unread_system(unread: list[str]) -> tuple[Notice, ...]:
+    """Return a remark when system texts stand beside rows that are no conversations.
 
     Args:
         unread: columns of text or messages that belong to no part of the layout.
-        read: whether a conversation takes them in.
     """
-    if read or "system" not in unread:
+    if "system" not in unread:
         return ()
     return (
         Notice(

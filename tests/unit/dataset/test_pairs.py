@@ -9,6 +9,7 @@ from datasets import Dataset
 
 from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
+from autotune.dataset.convert import Reading, sides, with_beside
 from autotune.dataset.recognise import recognise
 from autotune.dataset.survey import Survey, survey_rows
 
@@ -81,3 +82,12 @@ def test_system_texts_are_counted_where_the_conversation_has_none() -> None:
     own = {**row, "messages": [{"role": "system", "content": "own"}, USER], "system": "s"}
     rows = [{**row, "system": "s"}, {**row, "system": None}, {**row, "system": ""}, own]
     assert 1 == survey(rows).system
+
+
+def test_answers_that_hold_their_prompt_both_get_the_system_text() -> None:
+    row = {"chosen": [USER, GOOD], "rejected": [USER, BAD], "system": "s"}
+    assert 2 == survey([row, row]).system
+    read = with_beside(sides("chosen", "rejected"))
+    found = read(row, 0, Reading(chat=True, render_calls=True, system=True))
+    assert ["s", "q", "a"] == [message["content"] for message in found["chosen"]]
+    assert ["s", "q", "b"] == [message["content"] for message in found["rejected"]]

@@ -112,10 +112,9 @@ def test_ratings_that_sft_does_not_read_are_remarked() -> None:
 
 
 def test_system_texts_that_no_prompt_takes_in_are_remarked() -> None:
-    (notice,) = unread_system(["system", "other"], read=False)
+    (notice,) = unread_system(["system", "other"])
     assert "column 'system' is not read" in notice.message
-    assert () == unread_system(["system"], read=True)
-    assert () == unread_system(["other"], read=False)
+    assert () == unread_system(["other"])
 
 
 def test_a_prompt_mask_that_trl_drops_is_remarked() -> None:
