@@ -73,7 +73,12 @@ REFUSED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
     "a loss of sft": (Trainer.SFT, {"loss_type": "sigmoid"}, r"^loss_type is 'sigmoid'.*'nll'"),
     "a loss of dpo": (Trainer.DPO, {"loss_type": ["sigmoid", "ppo"]}, r"^loss_type.*ppo.*'hinge'"),
     "a divergence": (Trainer.DPO, {"f_divergence_type": "kl"}, r"^f_divergence_type is 'kl'"),
-    "a loss of kto": (Trainer.KTO, {"loss_type": "sigmoid"}, r"^loss_type.*has no code for it"),
+    "a loss of kto": (Trainer.KTO, {"loss_type": "sigmoid"}, r"^loss_type.*'apo_zero_unpaired'"),
+    "a quantization nobody has": (
+        Trainer.KTO,
+        {**LORA, "load_in_4bit": True, "bnb_4bit_quant_type": "fp9"},
+        r"^bnb_4bit_quant_type is 'fp9', expected 'fp4' or 'nf4'",
+    ),
     "a dtype by another name": (Trainer.SFT, {"dtype": "bf16"}, r"^dtype.*did you mean 'bfloat16'"),
     "attention nobody has": (Trainer.REWARD, {"attn_implementation": "fast"}, "'fast'.*eager"),
     "a negative rate": (Trainer.KTO, {"learning_rate": -1.0}, r"^learning_rate is -1\.0"),

@@ -150,3 +150,6 @@ def test_candidates_that_differ_in_the_reference_or_the_weights_read_differently
     )
     assert said.endswith("ref precomputed · lora · 4bit · bfloat16")
     assert "ref" not in describe(candidate_of(dtype="float32"))
+    some = candidate_of(peft="dora", lora_r=8, lora_target_modules="all-linear")
+    assert describe(some).endswith("dora r8 all-linear")
+    assert "r8" not in describe(candidate_of(peft="none", lora_r=8))
