@@ -150,7 +150,7 @@ def _way_out(name: str, words: str, trainer: Trainer) -> str:
     """Return what to change: a refusal may speak of another option, one left at its default."""
     if "target_modules" in words and name == "use_peft":
         return "PEFT has no list of layers for this model: name them with lora_target_modules"
-    others = [o for o in option_owners(trainer) if o != name and len(o) > 4 and o in words.split()]
+    others = [o for o in option_owners(trainer) if o != name and "_" in o and o in words.split()]
     return f"Change {' or '.join([name, *others])}"
 
 

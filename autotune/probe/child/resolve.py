@@ -95,8 +95,10 @@ def resolve_options(
 
 
 def _resolve_task(trainer: Trainer, options: dict[str, Any], notices: list[str]) -> None:
-    """Give adapters of a reward model the task they are for; TRL's default is that of a language
-    model, with which PEFT refuses one (peft 0.21, ``PeftModelForCausalLM``).
+    """Give adapters of a reward model the task they are for.
+
+    TRL's default is that of a language model, with which PEFT cannot make one of rewards
+    (peft 0.21, ``PeftModelForCausalLM`` asks for ``prepare_inputs_for_generation``).
 
     Raises:
         BadInput: the user asks for another task.
