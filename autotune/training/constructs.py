@@ -142,16 +142,18 @@ def _named(
     words = _first_line(error)
     return BadInput(
         f"{name} is {shown}, which trl {trainer.value} refuses: {words}",
-        f"{_way_out(name, words, trainer)}, or leave {name} out.",
+        _way_out(name, words, trainer),
     )
 
 
 def _way_out(name: str, words: str, trainer: Trainer) -> str:
-    """Return what to change: a refusal may speak of another option, one left at its default."""
+    """Return what to do: a refusal may speak of another option, one left at its default."""
     if "target_modules" in words and name == "use_peft":
-        return "PEFT has no list of layers for this model: name them with lora_target_modules"
+        return "PEFT has no list of layers for this model: name some with lora_target_modules."
     others = [o for o in option_owners(trainer) if o != name and "_" in o and o in words.split()]
-    return f"Change {' or '.join([name, *others])}"
+    if others:
+        return f"Change {' or '.join(others)}, or leave {name} out."
+    return f"Change {name}, or leave it out."
 
 
 def _build(
