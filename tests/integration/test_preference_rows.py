@@ -137,3 +137,9 @@ def test_a_system_column_that_is_not_read_is_remarked(prepared: Prepare) -> None
     rows = [{"system": "be kind", "prompt": "hi", "chosen": " hello", "rejected": " no"}] * 2
     codes = {notice.code for notice in prepared(rows, Trainer.DPO).notices}
     assert "unread-system" in codes
+
+
+def test_uneven_ratings_are_remarked_over_all_rows(prepared: Prepare) -> None:
+    rows = [{"prompt": "hi", "completion": " hello", "label": n == 0} for n in range(5)]
+    (notice,) = (n for n in prepared(rows, Trainer.KTO).notices if n.code == "uneven-ratings")
+    assert "1 of 5 rows are rated desirable" in notice.message

@@ -32,14 +32,14 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
     folder = tmp_path_factory.mktemp("refused")
     model = tiny_model(folder / "model")
 
-    def resolved(trainer: Trainer, **options: Any) -> dict[str, Any]:
+    def resolved(trainer: Trainer, at: Path = model, **options: Any) -> dict[str, Any]:
         source = DatasetSource(path="rows.jsonl")
-        job = Job(trainer=trainer, model=str(model), dataset=source, options=options)
+        job = Job(trainer=trainer, model=str(at), dataset=source, options=options)
         found = resolve_options(job, CPU, [], {}, {}, on_cpu=True)
         check_constructs(
             trainer,
             found,
-            model_dir=model,
+            model_dir=at,
             tokenizer=AutoTokenizer.from_pretrained(model),
             small=stand_in(8, scores=trainer is Trainer.REWARD),
             folder=folder,
@@ -180,6 +180,15 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
 def test_what_trains_somewhere_is_not_refused(case: str, check: Check) -> None:
     trainer, options = ACCEPTED[case]
     assert options.keys() - {"tf32"} <= check(trainer, **options).keys()
+
+
+def test_a_model_without_a_list_of_layers_is_answered_with_the_way_out(
+    check: Check, tmp_path: Path
+) -> None:
+    olmo = tiny_model(tmp_path / "olmo", model_type="olmo", architectures=["OlmoForCausalLM"])
+    with pytest.raises(BadInput, match="name some with lora_target_modules"):
+        check(Trainer.DPO, olmo, **LORA)
+    assert check(Trainer.DPO, olmo, **LORA, lora_target_modules="all-linear")
 
 
 def test_adapters_of_a_reward_model_get_their_task(check: Check) -> None:
