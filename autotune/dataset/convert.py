@@ -117,6 +117,20 @@ def answered(asked: str) -> Converter:
     return convert
 
 
+def openai_preference(row: Row, index: int, reading: Reading) -> Row:
+    """Read ``input.messages`` and two outputs, as OpenAI's fine-tuning has them."""
+    asked = row["input"]
+    said = asked.get("messages")
+    if not said or asked.get("tools"):
+        raise BadInput(
+            f"row {index + 1}: column 'input' has {'tools' if said else 'no messages'}, and only "
+            "messages are read from it.",
+            "Write the rows as columns prompt, chosen, rejected and tools.",
+        )
+    pair = {"chosen": row["preferred_output"], "rejected": row["non_preferred_output"]}
+    return answered("prompt")({"prompt": said, **pair}, index, reading)
+
+
 def labelled(read: Converter) -> Converter:
     """Return the converter of prompt and completion with the rating beside them."""
 

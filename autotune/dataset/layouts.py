@@ -27,6 +27,8 @@ _CHAT = frozenset({"messages", "turns"})
 _ONE = frozenset({"messages", "turns", "message", "turn"})
 _SIDE = _TEXT | _CHAT
 _FLAG = frozenset({"flag", "number"})
+#: What is inside an object is known to its layout's converter alone.
+OBJECT = frozenset({"object"})
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,14 @@ LAYOUTS: tuple[Layout, ...] = (
         sides=("prompt", "chosen", "rejected"),
     ),
     _answers_to("prompt", "preference of text and messages"),
+    Layout(
+        name="OpenAI preference",
+        needs={"input": OBJECT, "preferred_output": _CHAT, "non_preferred_output": _CHAT},
+        trainers=PAIRED,
+        read=convert.openai_preference,
+        converted="input, preferred_output and non_preferred_output to prompt, chosen and rejected",
+        chat_only=True,
+    ),
     Layout(
         name="instruction preference",
         needs={"instruction": _TEXT, "chosen": _TEXT, "rejected": _TEXT},

@@ -23,8 +23,8 @@ _SYNONYMS = {
     "messages": ("conversation", "dialogue", "dialog", "chat", "turns", "message", "history"),
     "prompt": ("question", "query", "instruction", "input", "problem", "source"),
     "completion": ("answer", "response", "output", "target", "solution", "reply"),
-    "chosen": ("preferred", "preferred_output", "accepted", "positive", "better", "win"),
-    "rejected": ("dispreferred", "non_preferred_output", "refused", "negative", "worse", "lose"),
+    "chosen": ("preferred", "accepted", "positive", "better", "win"),
+    "rejected": ("dispreferred", "refused", "negative", "worse", "lose"),
     "label": ("kto_tag", "rating", "score", "feedback", "thumbs"),
     "input_ids": ("tokens", "ids", "token_ids"),
 }

@@ -21,7 +21,7 @@ from autotune.dataset.column_checks import (
     desirable,
 )
 from autotune.dataset.convert import lacks_system, openings
-from autotune.dataset.layouts import Layout
+from autotune.dataset.layouts import OBJECT, Layout
 from autotune.dataset.pairs import oddities
 from autotune.dataset.progress import Progress, say_nothing
 from autotune.dataset.roles import ROLES, needs_reading, parse_calls
@@ -180,7 +180,8 @@ def _opening(layout: Layout, columns: Mapping[str, Column]) -> str | None:
     beside = columns.get("system")
     if beside is None or beside.kind != "text" or not layout.is_chat(columns):
         return None
-    return openings(layout.needs)[0]
+    name = openings(layout.needs)[0]
+    return name if name in layout.needs else None
 
 
 def _check_answers_differ(found: Survey) -> None:
@@ -201,6 +202,9 @@ def _remark_one_sided(found: Survey, rated: bool) -> None:
 def _read(found: Survey, name: str, value: Any, row: int, layout: Layout) -> None:
     """Read one value of one row."""
     if name == "system":
+        return
+    if layout.needs.get(name) == OBJECT:
+        found.plain_messages = False
         return
     if name == "tools":
         read_tools(value, row)

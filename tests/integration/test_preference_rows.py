@@ -143,3 +143,15 @@ def test_uneven_ratings_are_remarked_over_all_rows(prepared: Prepare) -> None:
     rows = [{"prompt": "hi", "completion": " hello", "label": n == 0} for n in range(5)]
     (notice,) = (n for n in prepared(rows, Trainer.KTO).notices if n.code == "uneven-ratings")
     assert "1 of 5 rows are rated desirable" in notice.message
+
+
+def test_rows_of_openais_fine_tuning_are_prepared(prepared: Prepare) -> None:
+    said = {"role": "user", "content": "hi there", "name": "ann"}
+    row = {
+        "input": {"messages": [said], "tools": [], "parallel_tool_calls": True},
+        "preferred_output": [{"role": "assistant", "content": "hello"}],
+        "non_preferred_output": [{"role": "assistant", "content": "no"}],
+    }
+    made = converted(prepared([row, row], Trainer.DPO))
+    assert [said] == made[1]["prompt"]
+    assert ["hello", "no"] == [spoken(made[1][side])[0] for side in SIDES]

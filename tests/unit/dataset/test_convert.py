@@ -150,6 +150,20 @@ def test_texts_are_said_by_the_one_whose_column_they_stand_in() -> None:
     assert ["user"] == roles(convert.answered("prompt")(row, 0, CHAT), "prompt")
 
 
+def test_rows_of_openais_fine_tuning_have_their_prompt_inside_an_object() -> None:
+    question, good, bad = said(("user", "q")), said(("gpt", "a")), said(("gpt", "b"))
+    row = {"preferred_output": good, "non_preferred_output": bad}
+    found = convert.openai_preference({**row, "input": {"messages": question}}, 0, CHAT)
+    assert {"prompt": ["user"], "chosen": ["assistant"], "rejected": ["assistant"]} == {
+        column: roles(found, column) for column in found
+    }
+    with pytest.raises(BadInput, match="row 1: column 'input' has tools"):
+        tools = {"messages": question, "tools": [{"type": "function"}]}
+        convert.openai_preference({**row, "input": tools}, 0, CHAT)
+    with pytest.raises(BadInput, match="row 1: column 'input' has no messages"):
+        convert.openai_preference({**row, "input": {"text": "q"}}, 0, CHAT)
+
+
 def test_instructions_may_have_two_answers() -> None:
     row = {"instruction": "Do", "input": "this", "system": "Be", "chosen": "a", "rejected": "b"}
     read = convert.instruction(chosen="chosen", rejected="rejected")

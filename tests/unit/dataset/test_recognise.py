@@ -71,6 +71,15 @@ def refusal(rows: Dataset | list[dict[str, Any]], trainer: str = "sft") -> str:
             "dpo",
             {"instruction": "i", "input": None, "chosen": "a", "rejected": "b"},
         ),
+        (
+            "OpenAI preference",
+            "dpo",
+            {
+                "input": {"messages": [USER], "tools": []},
+                "preferred_output": [BOT],
+                "non_preferred_output": [BOT],
+            },
+        ),
         ("rated instruction", "kto", {"instruction": "i", "output": "a", "label": True}),
         ("preference with implicit prompt", "dpo", {"chosen": "qa", "rejected": "qb"}),
         ("preference with implicit prompt", "reward", {"chosen": [BOT], "rejected": [BOT]}),
@@ -139,11 +148,6 @@ def test_every_layout_of_the_table_has_a_trainer_and_a_name_of_its_own() -> None
             {"conversations": [HUMAN, GPT], "kto_tag": True},
             "kto",
             ["rename 'kto_tag' to 'label'"],
-        ),
-        (
-            {"prompt": "q", "preferred_output": "a", "non_preferred_output": "b"},
-            "dpo",
-            ["rename 'preferred_output' to 'chosen'", "'non_preferred_output' to 'rejected'"],
         ),
         ({"data": [{"text": "t"}]}, "sft", ["lie under 'data' of one document"]),
         ({"text;label": "t;1"}, "sft", ["separated by ';'", ".tsv"]),
