@@ -9,9 +9,9 @@ from rich.console import Console
 
 from autotune.cli.live import trials_table
 from autotune.cli.words import accumulation_of, describe
-from autotune.core.job import Trainer
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.report.anatomy import lost_words, weights_words
 from autotune.study.assemble import peaks_line
 
 
@@ -32,7 +32,6 @@ def print_result(result: Result, console: Console) -> None:
     assert measured is not None
     numbers, budget = best.estimate, result.budget
     kept = f"{show_ratio(numbers.retention_ratio)} of the label tokens kept"
-    lost = "left out" if result.job.trainer is Trainer.REWARD else "truncated"
     once = numbers.precompute_seconds
     lines = [
         f"best: {describe(best.candidate, accumulation_of(best))}",
@@ -43,10 +42,11 @@ def print_result(result: Result, console: Console) -> None:
         f"{numbers.useful_tokens_per_s:,.0f} useful tokens/s "
         f"({numbers.padded_tokens_per_s:,.0f} with padding, "
         f"{numbers.label_tokens_per_s:,.0f} trained on)",
-        f"      {kept}; rows {lost}: {numbers.rows_cut} of {result.profile.rows_used}, tokens "
-        f"dropped: {numbers.tokens_dropped_ratio:.1%}; "
+        f"      {kept}; {lost_words(result, best)}; "
         f"{numbers.sequences_per_update:.2f} sequences per update",
     ]
+    if held := weights_words(best):
+        lines.append(f"      {held[0].lower()}{held[1:]}")
     if once:
         lines.append(
             f"      and once, before training, about {show_duration(once)} for the reference's "

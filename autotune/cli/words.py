@@ -31,12 +31,20 @@ def describe(candidate: Candidate, accumulation: int | None = None) -> str:
         parts.append("offload")
     if candidate.get("precompute_ref_log_probs"):
         parts.append("ref precomputed")
-    for name in ("peft", "quantization"):
-        if candidate.get(name, "none") != "none":
-            parts.append(str(candidate.get(name)))
+    if candidate.get("peft", "none") != "none":
+        parts.append(_adapters(candidate))
+    if candidate.get("quantization", "none") != "none":
+        parts.append(str(candidate.get("quantization")))
     if candidate.get("dtype", "float32") != "float32":
         parts.append(str(candidate.get("dtype")))
     return " · ".join(parts)
+
+
+def _adapters(candidate: Candidate) -> str:
+    """Return which adapters: their kind, rank and layers, as far as they are searched."""
+    rank, targets = candidate.get("lora_r"), candidate.get("lora_target_modules")
+    parts = [candidate.get("peft"), rank and f"r{rank}", targets]
+    return " ".join(str(part) for part in parts if part)
 
 
 def peak_of(trial: TrialRecord) -> str:

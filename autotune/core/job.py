@@ -7,15 +7,20 @@ what was asked for, not what was found out (that is the profile and the environm
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 
 class Frozen(BaseModel):
     """Be immutable and refuse unknown fields, so that a misread document fails loudly."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+#: Words without an order; stored in one all the same: documents are compared, and a set's own order
+#: is another in every process.
+Words: TypeAlias = Annotated[frozenset[str], PlainSerializer(sorted, list[str], when_used="json")]
 
 
 class Trainer(StrEnum):
@@ -116,6 +121,6 @@ class Job(Frozen):
     objective: Objective = "throughput"
     min_retention_ratio: float = Field(default=0.99, ge=0.0, le=1.0)
     effective_batch_sequences: int | None = Field(default=None, gt=0)
-    allow: frozenset[str] = frozenset()
+    allow: Words = frozenset()
     weights: Literal["random", "real"] = "random"
     seed: int = 0

@@ -37,6 +37,7 @@ class Estimate(Frozen):
         sequences_per_update: expected documents per optimizer update.
         updates_per_pass: optimizer updates in one pass.
         rows_cut: rows that lose tokens; of Reward rows, which lose none, those that are left out.
+        rows_dropped: those of them that TRL leaves out, because no token to train on remains.
         tokens_dropped_ratio: share of all tokens that are dropped, 0..1.
         spread_ratio: median absolute deviation of the timed steps around the time model,
             relative; what two equal candidates may differ by.
@@ -55,6 +56,7 @@ class Estimate(Frozen):
     tokens_dropped_ratio: float
     spread_ratio: float
     precompute_seconds: float = 0.0
+    rows_dropped: int = 0
 
 
 class TrialRecord(Frozen):

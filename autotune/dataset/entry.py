@@ -32,7 +32,13 @@ from autotune.dataset.scan import SCANNED_ROWS, Column
 from autotune.dataset.survey import BESIDE, survey_rows
 from autotune.dataset.tokenizer import TokenizerFacts, check_tokenizer, open_tokenizer
 from autotune.dataset.trl_rows import TrlRows, prepare_with_trl, workers
-from autotune.dataset.unread import silenced_calls, unread_label, unread_mask, unread_prompt
+from autotune.dataset.unread import (
+    silenced_calls,
+    unread_label,
+    unread_mask,
+    unread_prompt,
+    unread_system,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -93,7 +99,7 @@ def fill_entry(
     tell("recognise", 0, len(rows))
     layout, columns = recognise(rows, trainer, text_field, scanned_rows)
     check_skip(options, layout.name == "tokenised", rows.column_names)
-    survey = survey_rows(rows, layout, columns, text_field, tell)
+    survey = survey_rows(rows, layout, columns, text_field, trainer, tell)
     survey.plain_messages = survey.plain_messages and not uniform
 
     tokenizer = open_tokenizer(
@@ -109,6 +115,7 @@ def fill_entry(
         render_calls=facts.render_calls,
         text_field=text_field,
         tools="tools" in columns,
+        system=survey.system > 0,
     )
     changes = [] if tokenised else changes_of(layout, survey, reading)
     given = rows
@@ -133,6 +140,7 @@ def fill_entry(
         made.rows.save_to_disk(str(folder / ROWS_DIR))
     _write_lengths(folder / LENGTHS_FILE, lengths)
     positions = positions_of(text)
+    unread = _unread(columns, layout, text_field)
     profile = DatasetProfile(
         layout=_layout_words(layout, columns, text_field),
         conversion="; ".join(changes) or None,
@@ -149,7 +157,8 @@ def fill_entry(
             *sampled,
             *sampled_columns(columns, [*layout.columns(text_field), *layout.optional], len(given)),
             *survey.notices(),
-            *unread_prompt(layout.name, _unread(columns, layout, text_field)),
+            *unread_prompt(layout.name, unread),
+            *unread_system(unread),
             *unread_label(trainer, columns),
             *unread_mask(columns, options),
             *silenced_calls(survey.tool_calls, rendered=facts.render_calls),
@@ -218,6 +227,7 @@ def _layout_words(layout: Layout, columns: Mapping[str, Any], text_field: str) -
 
 def _unread(columns: Mapping[str, Column], layout: Layout, text_field: str) -> list[str]:
     read = {*layout.columns(text_field), *layout.optional, *BESIDE}
+    read |= {"system"} if layout.is_chat(columns) else set()
     return [
         column.name
         for column in columns.values()

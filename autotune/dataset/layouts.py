@@ -27,6 +27,8 @@ _CHAT = frozenset({"messages", "turns"})
 _ONE = frozenset({"messages", "turns", "message", "turn"})
 _SIDE = _TEXT | _CHAT
 _FLAG = frozenset({"flag", "number"})
+#: What is inside an object is known to its layout's converter alone.
+OBJECT = frozenset({"object"})
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,21 @@ class Layout:
         return self.chat_only or any(columns[n].kind in _ONE for n in self.sides if n in columns)
 
 
+def _answers_to(asked: str, name: str, unlike: tuple[str, ...] = ()) -> Layout:
+    """Return the layout of two answers, text or messages, to a prompt that TRL cannot read."""
+    side = _TEXT | _ONE
+    return Layout(
+        name=name,
+        needs={asked: side if asked == "prompt" else _CHAT, "chosen": side, "rejected": side},
+        trainers=PAIRED,
+        read=convert.answered(asked),
+        converted=f"{asked}, chosen and rejected to prompt, chosen and rejected messages",
+        unlike=unlike,
+        sides=("chosen", "rejected"),
+        chat_only=True,
+    )
+
+
 #: Every layout, most specific first.
 LAYOUTS: tuple[Layout, ...] = (
     Layout(
@@ -96,15 +113,8 @@ LAYOUTS: tuple[Layout, ...] = (
         read=convert.tokenised,
         optional=("labels", "attention_mask", "completion_mask", "assistant_masks"),
     ),
-    Layout(
-        name="conversation preference",
-        needs={"conversations": _CHAT, "chosen": _ONE, "rejected": _ONE},
-        trainers=PAIRED,
-        read=convert.conversation_preference,
-        converted="conversations, chosen and rejected to prompt, chosen and rejected messages",
-        chat_only=True,
-        unlike=("prompt",),
-    ),
+    _answers_to("conversations", "conversation preference", unlike=("prompt",)),
+    _answers_to("messages", "messages preference", unlike=("prompt", "conversations")),
     Layout(
         name="preference",
         needs={"prompt": _SIDE, "chosen": _SIDE, "rejected": _SIDE},
@@ -112,13 +122,24 @@ LAYOUTS: tuple[Layout, ...] = (
         read=convert.sides("prompt", "chosen", "rejected"),
         sides=("prompt", "chosen", "rejected"),
     ),
+    _answers_to("prompt", "preference of text and messages"),
     Layout(
-        name="preference with copied prompt",
-        needs={"prompt": _TEXT, "chosen": _CHAT, "rejected": _CHAT},
+        name="OpenAI preference",
+        needs={"input": OBJECT, "preferred_output": _CHAT, "non_preferred_output": _CHAT},
         trainers=PAIRED,
-        read=convert.copied_prompt,
-        converted="prompt text, chosen and rejected conversations to messages, prompt apart",
+        read=convert.openai_preference,
+        converted="input, preferred_output and non_preferred_output to prompt, chosen and rejected",
         chat_only=True,
+    ),
+    Layout(
+        name="instruction preference",
+        needs={"instruction": _TEXT, "chosen": _TEXT, "rejected": _TEXT},
+        trainers=PAIRED,
+        read=convert.instruction(chosen="chosen", rejected="rejected"),
+        converted="instruction, input, chosen and rejected to prompt, chosen and rejected",
+        optional=("input", "system"),
+        unlike=("conversations", "messages"),
+        may_be_null=("input", "system"),
     ),
     Layout(
         name="preference with implicit prompt",
@@ -132,7 +153,7 @@ LAYOUTS: tuple[Layout, ...] = (
         name="rated completion",
         needs={"prompt": _SIDE, "completion": _SIDE, "label": _FLAG},
         trainers=KTO,
-        read=convert.labelled,
+        read=convert.labelled(convert.sides("prompt", "completion")),
         sides=("prompt", "completion"),
     ),
     Layout(
@@ -150,6 +171,15 @@ LAYOUTS: tuple[Layout, ...] = (
         read=convert.labelled_messages,
         converted="conversations to prompt and completion messages, divided before the last one",
         chat_only=True,
+    ),
+    Layout(
+        name="rated instruction",
+        needs={"instruction": _TEXT, "output": _TEXT, "label": _FLAG},
+        trainers=KTO,
+        read=convert.labelled(convert.instruction(completion="output")),
+        converted="instruction, input and output to prompt and completion",
+        optional=("input", "system"),
+        may_be_null=("input", "system"),
     ),
     Layout(
         name="prompt-completion",
@@ -178,7 +208,7 @@ LAYOUTS: tuple[Layout, ...] = (
         name="instruction/input/output",
         needs={"instruction": _TEXT, "input": _TEXT, "output": _TEXT},
         trainers=SFT,
-        read=convert.instruction,
+        read=convert.instruction(completion="output"),
         converted="instruction, input and output to prompt and completion",
         optional=("system",),
         may_be_null=("input", "system"),

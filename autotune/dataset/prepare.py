@@ -28,6 +28,7 @@ from autotune.dataset.files import not_utf8
 from autotune.dataset.load import local_files
 from autotune.dataset.preflight import check_left, check_next_token, implicit_cut
 from autotune.dataset.progress import Progress, bars_told, say_nothing
+from autotune.dataset.ratings import uneven_ratings
 from autotune.dataset.sample import Sample, sample_of
 from autotune.dataset.scan import SCANNED_ROWS
 from autotune.dataset.store import (
@@ -173,6 +174,8 @@ def _finish(out_dir: Path, trainer: Trainer, options: Mapping[str, Any]) -> Data
     if trainer is Trainer.SFT:
         check_next_token(lengths, options)
     first: tuple[Notice, ...] = implicit_cut(lengths, trainer, options)
+    if trainer is Trainer.KTO:
+        first += uneven_ratings(*_ratings(out_dir / ROWS_DIR), options)
     converted = profile.converted_file
     profile = profile.model_copy(
         update={
@@ -187,6 +190,14 @@ def _finish(out_dir: Path, trainer: Trainer, options: Mapping[str, Any]) -> Data
     fresh.write_text(profile.model_dump_json(indent=2), encoding="utf-8")
     fresh.replace(path)
     return profile
+
+
+def _ratings(rows_dir: Path) -> tuple[int, int]:
+    """Return how many prepared rows are rated desirable, and how many there are."""
+    from datasets import load_from_disk
+
+    labels = load_from_disk(str(rows_dir)).with_format("numpy")["label"][:]
+    return int(labels.sum()), len(labels)
 
 
 def _settings_of(source: DatasetSource) -> Any:

@@ -25,7 +25,7 @@ _SYNONYMS = {
     "completion": ("answer", "response", "output", "target", "solution", "reply"),
     "chosen": ("preferred", "accepted", "positive", "better", "win"),
     "rejected": ("dispreferred", "refused", "negative", "worse", "lose"),
-    "label": ("rating", "score", "feedback", "thumbs"),
+    "label": ("kto_tag", "rating", "score", "feedback", "thumbs"),
     "input_ids": ("tokens", "ids", "token_ids"),
 }
 _PICTURES = ("image", "images")

@@ -9,14 +9,12 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from autotune.dataset.convert import Converter, Reading, Row, with_tools
+from autotune.dataset.convert import Converter, Reading, Row, with_beside
 from autotune.dataset.layouts import Layout
-from autotune.dataset.survey import Survey
+from autotune.dataset.survey import KEPT, Survey
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-_KWARGS = "chat_template_kwargs"
 
 
 def changes_of(layout: Layout, survey: Survey, reading: Reading) -> list[str]:
@@ -24,13 +22,15 @@ def changes_of(layout: Layout, survey: Survey, reading: Reading) -> list[str]:
     changes = []
     if layout.converted is not None:
         form = ""
-        if layout.name == "instruction/input/output":
+        if "instruction" in layout.needs:
             form = (
                 " messages"
                 if reading.chat
                 else " as plain text, because the tokenizer has no chat template"
             )
         changes.append(layout.converted + form)
+    if reading.system:
+        changes.append("texts of column 'system' to a first message")
     if survey.aliases:
         changes.append("speakers to the roles user, assistant, system and tool")
     if survey.calls:
@@ -65,9 +65,8 @@ def rewrite(
 
     convert = _converter(layout.read, reading)
     sample = convert(rows[0], 0)
-    features = Features({name: _feature(name, value, survey) for name, value in sample.items()})
-    if _KWARGS in rows.column_names:
-        features[_KWARGS] = rows.features[_KWARGS]
+    features = Features({n: _feature(n, value, survey) for n, value in sample.items()})
+    features |= {name: rows.features[name] for name in KEPT if name in rows.column_names}
     return rows.map(
         convert,
         with_indices=True,
@@ -79,7 +78,7 @@ def rewrite(
 
 
 def _converter(read: Converter, reading: Reading) -> Callable[[Row, int], Row]:
-    whole = with_tools(read)
+    whole = with_beside(read)
 
     def convert(row: Row, index: int) -> Row:
         converted = whole(row, index, reading)

@@ -11,8 +11,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotune.core.errors import BadInput
+from autotune.core.job import Trainer
 from autotune.core.profile import Notice
-from autotune.dataset.layouts import Layout
+from autotune.dataset.column_checks import (
+    check_filled,
+    check_kind,
+    check_margin,
+    check_token_columns,
+    desirable,
+)
+from autotune.dataset.convert import lacks_system, openings
+from autotune.dataset.layouts import OBJECT, Layout
+from autotune.dataset.pairs import oddities
 from autotune.dataset.progress import Progress, say_nothing
 from autotune.dataset.roles import ROLES, needs_reading, parse_calls
 from autotune.dataset.scan import KIND_WORDS, Column, kind_of
@@ -29,8 +39,10 @@ TRL_COLUMNS = frozenset(
         *("tools", "chat_template_kwargs"),
     }
 )
-#: Columns that are kept beside those of any layout.
-BESIDE = ("tools", "chat_template_kwargs")
+#: Columns that are kept beside those of any layout, as they are; Reward trains with the margin.
+KEPT = ("chat_template_kwargs", "margin")
+#: Columns that are read beside those of any layout.
+BESIDE = ("tools", *KEPT)
 
 
 @dataclass
@@ -44,6 +56,7 @@ class Survey:
         tool_calls: messages with ``tool_calls`` and the first row with one, None without any.
         plain_tools: whether TRL can take the ``tools`` column as it is.
         plain_messages: whether all messages are role and text, nothing else.
+        system: rows whose conversation lacks the system text that a column of its own holds.
         in_the_way: columns that TRL would read but the layout does not mean.
         desirable: rows rated true (KTO).
         counts: rows or turns by what was remarked, with the first row.
@@ -55,6 +68,7 @@ class Survey:
     tool_calls: tuple[int, int] | None = None
     plain_tools: bool = True
     plain_messages: bool = True
+    system: int = 0
     in_the_way: tuple[str, ...] = ()
     desirable: int = 0
     counts: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -88,6 +102,10 @@ _SENTENCES = {
     "one-sided-labels": "all {rows} rows have the same label: KTO compares desirable rows with "
     "undesirable ones, and here one of the two is missing.",
     "same-answers": "{n} of {rows} rows have the same chosen and rejected answer, first row {row}.",
+    "no-prompt": "{n} of {rows} rows have no prompt, first row {row}: there is no prompt column, "
+    "and chosen and rejected have no beginning in common that could be it.",
+    "repeated-prompt": "{n} of {rows} rows repeat the whole prompt at the beginning of chosen and "
+    "rejected, first row {row}: the model sees it twice.",
 }
 
 
@@ -101,6 +119,7 @@ def survey_rows(
     layout: Layout,
     columns: Mapping[str, Column],
     text_field: str,
+    trainer: Trainer,
     tell: Progress = say_nothing,
 ) -> Survey:
     """Read every row of the layout's columns.
@@ -110,79 +129,59 @@ def survey_rows(
         layout: the layout that was recognised.
         columns: what each column holds.
         text_field: TRL's ``dataset_text_field``.
+        trainer: who trains on the rows.
         tell: told of the rows read.
 
     Raises:
         BadInput: null or missing values, empty conversations, turns that cannot be read, tools
-            that are not schemas; with the first row and how many there are.
+            that are not schemas, pairs without a prompt; with the first row and how many there are.
     """
     needed = layout.columns(text_field)
     found = Survey(rows=len(rows))
     for name in needed:
-        _check_filled(columns[name], layout, len(rows))
+        check_filled(columns[name], layout, len(rows))
+    if trainer is Trainer.REWARD and "margin" in columns:
+        check_margin(columns["margin"], layout, len(rows))
     keep = {*needed, *layout.optional, *BESIDE}
     found.in_the_way = tuple(n for n in rows.column_names if n in TRL_COLUMNS and n not in keep)
-    read = [n for n in (*needed, *layout.optional, "tools") if n in columns]
+    system = _opening(layout, columns)
+    beside = ("tools",) if system is None else ("tools", "system")
+    read = [n for n in (*needed, *layout.optional, *beside) if n in columns]
     if layout.name == "tokenised":
-        _check_token_columns(columns, layout.optional)
+        check_token_columns(columns, layout.optional)
         return found
     start = 0
     for batch in rows.select_columns(read).iter(batch_size=1000):
         tell("read", start, len(rows))
         for name in read:
             for offset, value in enumerate(batch[name]):
-                _check_kind(columns[name], value, start + offset)
+                check_kind(columns[name], value, start + offset)
                 _read(found, name, value, start + offset, layout)
-        if "chosen" in read and "rejected" in read:
-            pairs = zip(batch["chosen"], batch["rejected"], strict=True)
-            for offset, (chosen, rejected) in enumerate(pairs):
-                if chosen == rejected:
-                    found.remark("same-answers", start + offset)
+        size = len(batch[read[0]])
+        if "chosen" in layout.needs:
+            for offset in range(size):
+                pair = {name: batch[name][offset] for name in needed}
+                for code in oddities(pair, start + offset, layout, trainer):
+                    found.remark(code, start + offset)
+        if system is not None:
+            said = zip(batch["system"], batch[system], strict=True)
+            found.system += sum(bool(text) and lacks_system(turns) for text, turns in said)
         if "label" in read:
             for offset, label in enumerate(batch["label"]):
-                _read_label(found, label, start + offset)
-        start += len(batch[read[0]])
+                found.desirable += desirable(label, start + offset)
+        start += size
     _check_answers_differ(found)
     _remark_one_sided(found, "label" in read)
     return found
 
 
-def _check_filled(column: Column, layout: Layout, rows: int) -> None:
-    if column.nulls is not None and column.name not in layout.may_be_null:
-        raise BadInput(
-            f"column {column.name!r} is null in {column.nulls.count} of {rows} rows, "
-            f"first in row {column.nulls.first + 1} (rows count from 1).",
-            "Fill those rows in or remove them.",
-        )
-    if column.empties is not None and column.kind != "ids":
-        raise BadInput(
-            f"column {column.name!r} is an empty list in {column.empties.count} of {rows} rows, "
-            f"first in row {column.empties.first + 1} (rows count from 1).",
-            "Remove those rows: there is nothing in them to train on.",
-        )
-
-
-def _check_kind(column: Column, value: Any, row: int) -> None:
-    """Stop at text among conversations or the other way round, which a sample can have missed."""
-    if column.name == "tools" or not isinstance(value, (str, list, dict)):
-        return
-    if isinstance(value, str) != (column.kind == "text"):
-        raise BadInput(
-            f"column {column.name!r} holds {KIND_WORDS[column.kind]} in most rows but "
-            f"{KIND_WORDS[kind_of(value)]} in row {row + 1} (rows count from 1).",
-            "Every row must hold the same kind of value: correct or remove those rows.",
-        )
-
-
-def _read_label(found: Survey, label: Any, row: int) -> None:
-    """Count one rating; stop at what is neither true nor false."""
-    if label not in (0, 1):
-        raise BadInput(
-            f"row {row + 1}: column 'label' is {label!r}, expected true or false (or 1 and 0).",
-            "Decide from which value on a row counts as desirable, and write true or false.",
-        )
-    if label:
-        found.desirable += 1
+def _opening(layout: Layout, columns: Mapping[str, Column]) -> str | None:
+    """Return the column of the conversation that a ``system`` column's texts belong before."""
+    beside = columns.get("system")
+    if beside is None or beside.kind != "text" or not layout.is_chat(columns):
+        return None
+    name = openings(layout.needs)[0]
+    return name if name in layout.needs else None
 
 
 def _check_answers_differ(found: Survey) -> None:
@@ -200,18 +199,13 @@ def _remark_one_sided(found: Survey, rated: bool) -> None:
         found.counts["one-sided-labels"] = (found.rows, 0)
 
 
-def _check_token_columns(columns: Mapping[str, Column], names: tuple[str, ...]) -> None:
-    for name in names:
-        if name in columns and columns[name].kind not in ("ids", "flags", "list"):
-            raise BadInput(
-                f"column {name!r} beside input_ids holds {KIND_WORDS[columns[name].kind]}, "
-                "expected a list of whole numbers, one per token.",
-                "Rename or remove that column if it means something else.",
-            )
-
-
 def _read(found: Survey, name: str, value: Any, row: int, layout: Layout) -> None:
     """Read one value of one row."""
+    if name == "system":
+        return
+    if layout.needs.get(name) == OBJECT:
+        found.plain_messages = False
+        return
     if name == "tools":
         read_tools(value, row)
         found.plain_tools = found.plain_tools and is_plain(value)

@@ -29,11 +29,11 @@ SFT_OPTIONS = (
     "completion_only_loss",
     "assistant_only_loss",
 )
-#: Columns a trainer's preparation leaves that the model sees.
+#: Columns a trainer's preparation leaves that its collator reads; Reward's margins are optional.
 PREPARED_COLUMNS = {
     Trainer.SFT: ("input_ids", "labels"),
     Trainer.DPO: ("prompt_ids", "chosen_ids", "rejected_ids"),
-    Trainer.REWARD: ("chosen_ids", "rejected_ids"),
+    Trainer.REWARD: ("chosen_ids", "rejected_ids", "margin"),
     Trainer.KTO: ("prompt_ids", "completion_ids", "label"),
 }
 #: What TRL's checks and the libraries below it raise on rows they cannot take.

@@ -50,6 +50,24 @@ def unread_prompt(layout: str, unread: list[str]) -> tuple[Notice, ...]:
     )
 
 
+def unread_system(unread: list[str]) -> tuple[Notice, ...]:
+    """Return a remark when system texts stand beside rows that are no conversations.
+
+    Args:
+        unread: columns of text or messages that belong to no part of the layout.
+    """
+    if "system" not in unread:
+        return ()
+    return (
+        Notice(
+            code="unread-system",
+            count=1,
+            message="column 'system' is not read: write its texts into the prompts, or the rows "
+            "as messages, of which they become the first.",
+        ),
+    )
+
+
 def unread_label(trainer: Trainer, columns: Mapping[str, Column]) -> tuple[Notice, ...]:
     """Return a remark when rows are rated and the trainer takes all of them for good.
 

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from autotune.core.errors import NothingFits
+from autotune.core.job import Trainer
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes
 from autotune.emit import fields
@@ -103,6 +104,8 @@ def settings_of(result: Result) -> Settings:
     reasons |= dict.fromkeys(implicit, "TRL's default, written out")
     reasons |= {k: reason for k, (_, reason) in repaired.items()}
     reasons |= {n: _reason(n, v, result, trial) for n, v in tuned.items()}
+    if result.job.trainer is Trainer.REWARD:
+        reasons["lora_task_type"] = "what adapters of a reward model need"
     names = {name: spelled_name(name, versions) for name in own}
     renamed = {name: wanted for name, wanted in names.items() if wanted != name}
     location = locate_rows(result, trial, _evaluates(options))

@@ -11,6 +11,8 @@ from autotune.knobs.knob import OFFLINE, Knob, Options, Read, Write, option, pla
 
 FLASH_PACKAGE = "flash_attention_2"
 FLASH_KERNEL = "kernels-community/flash-attn2"
+#: ``lora_task_type`` of a reward model; with TRL's default PEFT freezes the score or refuses it.
+REWARD_TASK = "SEQ_CLS"
 
 
 def _init_kwargs(facts: Facts) -> dict[str, Any]:
@@ -57,8 +59,7 @@ def _write_peft(choice: Value, facts: Facts) -> Options:
         "use_rslora": choice == "rslora",
     }
     if facts.job.trainer is Trainer.REWARD:
-        # With the default task type PEFT freezes the score head, or refuses the model.
-        written["lora_task_type"] = "SEQ_CLS"
+        written["lora_task_type"] = REWARD_TASK
     return written
 
 

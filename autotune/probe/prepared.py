@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from autotune.core.environment import Device, Environment
-from autotune.core.job import Frozen
+from autotune.core.job import Frozen, Words
 from autotune.core.profile import DatasetProfile
 
 
@@ -32,7 +32,7 @@ class ModelFacts(Frozen):
     vocabulary: int
     moe: bool
     has_weights: bool
-    traits: frozenset[str] = frozenset()
+    traits: Words = frozenset()
 
 
 class Prepared(Frozen):

@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
-from autotune.report.anatomy import precompute_words, weights_words
+from autotune.report.anatomy import lost_words, precompute_words, weights_words
 from autotune.report.side_by_side import what_dominates
 
 #: Said of every result that was not measured on the kind of device people train on.
@@ -116,8 +116,10 @@ def sentences(result: Result) -> list[str]:
             found.append(f"{shown[0].upper()}{shown[1:].rstrip('.')}.")
     best = result.best_trial
     if best is not None:
-        said = (weights_words(best), precompute_words(best))
-        found += [f"{words}." for words in said if words]
+        cut = best.estimate is not None and best.estimate.rows_cut
+        lost = lost_words(result, best) if cut else ""
+        said = (lost, weights_words(best), precompute_words(best))
+        found += [f"{words[0].upper()}{words[1:]}." for words in said if words]
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")
     if processes := several_processes(result):

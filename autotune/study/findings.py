@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
-from autotune.core.units import show_bytes, show_duration
+from autotune.core.units import show_duration
 from autotune.knobs.facts import Facts
 from autotune.study.choose import InVain, in_vain
 
@@ -53,7 +52,7 @@ def findings(trials: Sequence[TrialRecord], best: TrialRecord | None, facts: Fac
 
 
 def _of_best(trial: TrialRecord | None) -> list[str]:
-    """Say what of the chosen candidate does not show in its pass: what it holds, what runs once."""
+    """Say what of the chosen candidate does not show in its pass: retries, what runs once."""
     found: list[str] = []
     measured = trial.report.measurement if trial is not None else None
     if trial is None or measured is None:
@@ -64,8 +63,6 @@ def _of_best(trial: TrialRecord | None) -> list[str]:
             f"and try again, {retries} times in probe {trial.number}. The time is in its numbers; "
             "more --headroom avoids it."
         )
-    if held := _weights(measured.parameters):
-        found.append(held)
     once = trial.estimate.precompute_seconds if trial.estimate is not None else 0.0
     if once:
         found.append(
@@ -73,17 +70,6 @@ def _of_best(trial: TrialRecord | None) -> list[str]:
             f"{show_duration(once)} on top of the passes; candidates were compared with its share."
         )
     return found
-
-
-def _weights(parameters: Mapping[str, Any]) -> str:
-    """Say what the policy and its reference hold, of trainers that have one; empty for others."""
-    if not parameters.get("reference_bytes"):
-        return ""
-    return (
-        f"The chosen config holds two sets of weights: the policy's, "
-        f"{show_bytes(parameters['bytes'])} ({parameters['dtype']}), and the reference's, "
-        f"{show_bytes(parameters['reference_bytes'])} ({parameters['reference_dtype']})."
-    )
 
 
 def _saved_nothing(one: InVain) -> str:

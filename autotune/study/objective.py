@@ -53,7 +53,8 @@ def estimate(
     total = int(facts.lengths.both_sides(None).sum())
     dropped = 1.0 - useful / total if total else 0.0
     length = candidate.get("max_length")
-    loses_nothing = candidate.get("packing") in ("bfd_split", "wrapped")
+    packing = candidate.get("packing", "none")
+    cut = None if packing in ("bfd_split", "wrapped") or length is None else int(length)
     return Estimate(
         pass_seconds=seconds,
         score_seconds=each / max(kept, 1e-9),
@@ -64,7 +65,8 @@ def estimate(
         padding_ratio=shapes.padding_ratio,
         sequences_per_update=settings.sequences_per_update,
         updates_per_pass=updates,
-        rows_cut=0 if loses_nothing or length is None else facts.lengths.rows_cut(int(length)),
+        rows_cut=facts.lengths.rows_cut(cut),
+        rows_dropped=facts.lengths.rows_dropped(cut) if packing == "none" else 0,
         tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
         spread_ratio=model.spread_ratio,
         precompute_seconds=once,

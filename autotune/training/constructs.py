@@ -9,14 +9,14 @@ what a machine can do: those have rules and checks of their own.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
 from autotune.core.job import Trainer
-from autotune.training.arguments import build_arguments, isolated
+from autotune.training.arguments import build_arguments, isolated, option_owners
 from autotune.training.blame import blamed
 from autotune.training.model import build_model, init_kwargs
 from autotune.training.prepared import trainer_class
@@ -111,12 +111,22 @@ def check_constructs(
         except AutotuneError:
             raise
         except (*refusals, ImportError) as error:
-            again = partial(attempt, small=small)
-            name = blamed(options, again, error, (Exception,))
+            name = blamed(*_suspected(trainer, options, attempt, small), error, (Exception,))
             if name is not None:
                 raise _named(trainer, name, options[name], error) from error
         except Exception:  # noqa: BLE001  (a model without weights cannot do everything)
             continue
+
+
+def _suspected(
+    trainer: Trainer, options: Mapping[str, Any], attempt: Callable[..., None], small: Any
+) -> tuple[dict[str, Any], Callable[[dict[str, Any]], None]]:
+    """Return the options that may be to blame, and the same attempt with some of them."""
+    # The task of a reward model's adapters is resolved: without it the refusal is another one.
+    kept = ("lora_task_type",) if trainer is Trainer.REWARD else ()
+    always = {name: options[name] for name in kept if name in options}
+    suspects = {name: value for name, value in options.items() if name not in always}
+    return suspects, lambda some: attempt({**always, **some}, small=small)
 
 
 def _named(
@@ -129,10 +139,21 @@ def _named(
             f"{name} {shown} needs a package that is not installed: {_first_line(error)}",
             "Install it, or choose another value.",
         )
+    words = _first_line(error)
     return BadInput(
-        f"{name} is {shown}, which trl {trainer.value} refuses: {_first_line(error)}",
-        f"Change {name}, or leave it out.",
+        f"{name} is {shown}, which trl {trainer.value} refuses: {words}",
+        _way_out(name, words, trainer),
     )
+
+
+def _way_out(name: str, words: str, trainer: Trainer) -> str:
+    """Return what to do: a refusal may speak of another option, one left at its default."""
+    if "target_modules" in words and name == "use_peft":
+        return "PEFT has no list of layers for this model: name some with lora_target_modules."
+    others = [o for o in option_owners(trainer) if o != name and "_" in o and o in words.split()]
+    if others:
+        return f"Change {' or '.join(others)}, or leave {name} out."
+    return f"Change {name}, or leave it out."
 
 
 def _build(

@@ -1,7 +1,7 @@
-"""Checks that the user's values have the types TRL declares, before TRL computes with them.
+"""Checks that the user's values are of the types and choices TRL declares, before it uses them.
 
-TRL's parser converts text from a command line and passes on whatever a YAML holds. What is of the
-right type and still refused is the business of ``constructs``.
+TRL's parser looks at text from a command line and passes on whatever a YAML holds. What is declared
+right and still refused is the business of ``constructs``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import enum
 import types
 import typing
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
-from autotune.core.errors import BadInput
+from autotune.core.errors import BadInput, nearest
 
 _WORDS: dict[Any, str] = {
     bool: "true or false",
@@ -33,7 +34,7 @@ _WIDER: dict[str, Any] = {"resume_from_checkpoint": str | bool | None}
 def check_types(
     options: Mapping[str, Any], owners: Mapping[str, str], classes: Mapping[str, Any]
 ) -> None:
-    """Stop at a value that is not of the type its option is declared with.
+    """Stop at a value that is not of the type, or none of the choices, of its option's declaration.
 
     Args:
         options: values as the user wrote them.
@@ -44,11 +45,19 @@ def check_types(
         BadInput: names the option, what was found and what is expected.
     """
     hints = {owner: typing.get_type_hints(cls) for owner, cls in classes.items()}
+    declared = {owner: {f.name: f for f in fields(cls)} for owner, cls in classes.items()}
     for name, value in options.items():
         hint = _WIDER.get(name, hints[owners[name]][name])
         # TRL takes one word where it declares a list of them, and a YAML's ``no`` is false.
         if not (_is(value, hint) or _is([value], hint) or (value is False and _is("no", hint))):
             raise BadInput(f"{name} is {value!r}, expected {_shown(hint)}.")
+        choices = declared[owners[name]][name].metadata.get("choices")
+        if choices and value is not None and value not in choices:
+            known = [str(choice) for choice in choices]
+            raise BadInput(
+                f"{name} is {value!r}, expected {' or '.join(map(repr, known))}"
+                f"{nearest(str(value), known)}."
+            )
 
 
 def _is(value: Any, hint: Any) -> bool:

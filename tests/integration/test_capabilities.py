@@ -49,13 +49,14 @@ def test_a_bitsandbytes_that_does_not_work_stops_a_forced_option_before_any_prob
 
 
 def test_models_are_told_apart_by_what_the_rules_ask() -> None:
-    from transformers import Gemma2Config, LlamaConfig
+    from transformers import Gemma2Config, LlamaConfig, MixtralConfig
 
     from autotune.probe.child.capabilities import traits_of
 
     assert frozenset() == traits_of(LlamaConfig())
     assert "softcap" in traits_of(Gemma2Config())
     assert "dropout" in traits_of(LlamaConfig(attention_dropout=0.1))
+    assert "no-lora-targets" in traits_of(MixtralConfig()), "PEFT's list for it comes out empty"
 
 
 def test_a_model_of_images_is_refused_by_name(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,11 +104,29 @@ def fitting(report: ProbeReport) -> Measurement:
 
 #: Reward leaves out rows that are longer, and the shortest has 92 tokens.
 CUT = {Trainer.DPO: 48, Trainer.REWARD: 128, Trainer.KTO: 48}
+#: Adapters as people's configs have them, over weights of one and of another width.
+ADAPTERS = {
+    Trainer.DPO: (),
+    Trainer.REWARD: (
+        *("use_peft=true", "dtype=bfloat16", "load_in_4bit=true"),
+        *("bnb_4bit_quant_type=fp4", "use_bnb_nested_quant=true"),
+    ),
+    Trainer.KTO: (
+        *("use_peft=true", "dtype=bfloat16", "load_in_8bit=true", "use_rslora=true"),
+        *("lora_r=4", "lora_target_modules=all-linear", "lora_dropout=0.0"),
+    ),
+}
 #: What `trl` runs for these trainers, one after the other in one process: importing takes longest.
 TRAINS = """
-import runpy, sys
-from pathlib import Path
+import json, runpy, sys
 import transformers
+from autotune.training.parameters import count_parameters
+
+train, counted = transformers.Trainer.train, []
+def counting(self, *args, **kwargs):
+    counted.append(count_parameters(self.model, getattr(self, "ref_model", None)))
+    return train(self, *args, **kwargs)
+transformers.Trainer.train = counting
 
 config = transformers.AutoConfig.from_pretrained("model")
 transformers.AutoModelForCausalLM.from_config(config).save_pretrained("model")
@@ -115,29 +134,33 @@ for trainer in sys.argv[1:]:
     sys.argv = ["trl", "--config", f"{trainer}/best.yaml", "--use_cpu", "true", "--bf16", "false",
                 "--max_steps", "1", "--output_dir", f"trained-{trainer}", "--report_to", "none"]
     runpy.run_module(f"trl.scripts.{trainer}", run_name="__main__")
+print("counted", json.dumps(counted))
 """
 
 
-def test_real_rows_are_tuned_and_the_emitted_yaml_trains(
+def test_real_rows_are_tuned_and_what_was_measured_is_what_the_emitted_yaml_trains(
     shared: Shared,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tiny_model(tmp_path / "model")
+    tiny_model(tmp_path / "model", **BLOCKS)
     command = command_of(shared, monkeypatch, capsys, tmp_path)
+    measured = []
     for trainer in PREFERENCE:
+        own = (f"max_length={CUT[trainer]}", "per_device_train_batch_size=2", *ADAPTERS[trainer])
         said = command(
             *("run", "--trainer", trainer.value, "--model", "model", "--out", trainer.value),
             *("--dataset", str(DATA / FILES[trainer]), "--memory", "2GiB"),
             *("--trials", "2" if trainer is Trainer.DPO else "1"),  # one search of the three
-            *("--set", "bf16=false", "--set", f"max_length={CUT[trainer]}"),
-            *("--set", "per_device_train_batch_size=2"),
+            *(word for option in ("bf16=false", *own) for word in ("--set", option)),
         )
         assert said.code == 0, said.err[-3000:]
         best = read_result(tmp_path / trainer.value).best_trial
         assert best is not None and best.estimate is not None
         assert best.estimate.label_tokens_per_s > 0
+        assert best.report.measurement is not None
+        measured.append(best.report.measurement.parameters)
     trained = subprocess.run(
         [sys.executable, "-c", TRAINS, *(trainer.value for trainer in PREFERENCE)],
         cwd=tmp_path,
@@ -146,8 +169,12 @@ def test_real_rows_are_tuned_and_the_emitted_yaml_trains(
         check=False,
     )
     assert trained.returncode == 0, trained.stdout[-2000:] + trained.stderr[-3000:]
+    assert measured == json.loads(trained.stdout.rpartition("counted ")[2])
     for trainer in PREFERENCE:
-        assert (tmp_path / f"trained-{trainer.value}" / "model.safetensors").is_file()
+        weights = "adapter_model" if ADAPTERS[trainer] else "model"
+        assert (tmp_path / f"trained-{trainer.value}" / f"{weights}.safetensors").is_file()
+    emitted = (tmp_path / "reward" / "best.yaml").read_text("utf-8")
+    assert "(not set) -> SEQ_CLS   [what adapters of a reward model need]" in emitted
 
 
 @pytest.mark.parametrize("trainer", PREFERENCE)

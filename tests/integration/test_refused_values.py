@@ -32,14 +32,14 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
     folder = tmp_path_factory.mktemp("refused")
     model = tiny_model(folder / "model")
 
-    def resolved(trainer: Trainer, **options: Any) -> dict[str, Any]:
+    def resolved(trainer: Trainer, at: Path = model, **options: Any) -> dict[str, Any]:
         source = DatasetSource(path="rows.jsonl")
-        job = Job(trainer=trainer, model=str(model), dataset=source, options=options)
+        job = Job(trainer=trainer, model=str(at), dataset=source, options=options)
         found = resolve_options(job, CPU, [], {}, {}, on_cpu=True)
         check_constructs(
             trainer,
             found,
-            model_dir=model,
+            model_dir=at,
             tokenizer=AutoTokenizer.from_pretrained(model),
             small=stand_in(8, scores=trainer is Trainer.REWARD),
             folder=folder,
@@ -59,6 +59,11 @@ REFUSED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
         {**LORA, "lora_target_modules": ["q_prj", "w"]},
         r"^lora_target_modules is \['q_prj', 'w'\]",
     ),
+    "adapters of a language model on a reward model": (
+        Trainer.REWARD,
+        {**LORA, "lora_task_type": "CAUSAL_LM"},
+        r"^lora_task_type is 'CAUSAL_LM'.*need SEQ_CLS",
+    ),
     "a dropout above 1": (Trainer.DPO, {**LORA, "lora_dropout": 2.0}, r"^lora_dropout is 2"),
     "a task PEFT does not know": (
         Trainer.SFT,
@@ -68,7 +73,12 @@ REFUSED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
     "a loss of sft": (Trainer.SFT, {"loss_type": "sigmoid"}, r"^loss_type is 'sigmoid'.*'nll'"),
     "a loss of dpo": (Trainer.DPO, {"loss_type": ["sigmoid", "ppo"]}, r"^loss_type.*ppo.*'hinge'"),
     "a divergence": (Trainer.DPO, {"f_divergence_type": "kl"}, r"^f_divergence_type is 'kl'"),
-    "a loss of kto": (Trainer.KTO, {"loss_type": "sigmoid"}, r"^loss_type.*has no code for it"),
+    "a loss of kto": (Trainer.KTO, {"loss_type": "sigmoid"}, r"^loss_type.*'apo_zero_unpaired'"),
+    "a quantization nobody has": (
+        Trainer.KTO,
+        {**LORA, "load_in_4bit": True, "bnb_4bit_quant_type": "fp9"},
+        r"^bnb_4bit_quant_type is 'fp9', expected 'fp4' or 'nf4'",
+    ),
     "a dtype by another name": (Trainer.SFT, {"dtype": "bf16"}, r"^dtype.*did you mean 'bfloat16'"),
     "attention nobody has": (Trainer.REWARD, {"attn_implementation": "fast"}, "'fast'.*eager"),
     "a negative rate": (Trainer.KTO, {"learning_rate": -1.0}, r"^learning_rate is -1\.0"),
@@ -132,6 +142,7 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
     "one word for a list": (Trainer.DPO, {"loss_type": "sigmoid", "report_to": "none"}),
     "lora on every layer": (Trainer.SFT, {**LORA, "lora_target_modules": "all-linear"}),
     "adapters of a reward model": (Trainer.REWARD, {**LORA, "lora_task_type": "SEQ_CLS"}),
+    "adapters without a task": (Trainer.REWARD, LORA),
     "adapters beside their own reference": (Trainer.KTO, LORA),
     "an optimizer of bitsandbytes": (Trainer.SFT, {"optim": "paged_adamw_8bit"}),
     "kernels this machine has not": (Trainer.SFT, {"attn_implementation": "flash_attention_2"}),
@@ -169,6 +180,20 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
 def test_what_trains_somewhere_is_not_refused(case: str, check: Check) -> None:
     trainer, options = ACCEPTED[case]
     assert options.keys() - {"tf32"} <= check(trainer, **options).keys()
+
+
+def test_a_model_without_a_list_of_layers_is_answered_with_the_way_out(
+    check: Check, tmp_path: Path
+) -> None:
+    olmo = tiny_model(tmp_path / "olmo", model_type="olmo", architectures=["OlmoForCausalLM"])
+    with pytest.raises(BadInput, match="name some with lora_target_modules"):
+        check(Trainer.DPO, olmo, **LORA)
+    assert check(Trainer.DPO, olmo, **LORA, lora_target_modules="all-linear")
+
+
+def test_adapters_of_a_reward_model_get_their_task(check: Check) -> None:
+    assert "SEQ_CLS" == check(Trainer.REWARD, **LORA)["lora_task_type"]
+    assert "lora_task_type" not in check(Trainer.DPO, **LORA)
 
 
 @pytest.mark.parametrize(

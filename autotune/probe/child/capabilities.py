@@ -33,6 +33,11 @@ def lacking_here(device: Device) -> dict[str, str]:
     return found
 
 
+#: Models whose list of layers PEFT 0.21 empties where it converts it for transformers 5
+#: (``transformers_weight_conversion``).
+_EMPTIED_TARGETS = ("mixtral",)
+
+
 def traits_of(config: Any) -> frozenset[str]:
     """Return what sets a model apart for the rules.
 
@@ -49,7 +54,8 @@ def traits_of(config: Any) -> frozenset[str]:
         traits.add("softcap")
     if facts.get("attention_dropout"):
         traits.add("dropout")
-    if text.model_type not in TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING:
+    listed = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.keys() - {*_EMPTIED_TARGETS}
+    if text.model_type not in listed:
         traits.add("no-lora-targets")
     model = AutoModelForCausalLM._model_mapping.get(type(config), None)
     if model is not None and not model._supports_sdpa:

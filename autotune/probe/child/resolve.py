@@ -10,9 +10,10 @@ from typing import Any
 
 from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
-from autotune.core.job import Job
+from autotune.core.job import Job, Trainer
 from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.needs import missing_package
+from autotune.knobs.table_model import REWARD_TASK
 from autotune.knobs.versions import canonical_options, deprecated
 
 #: Options that count something there must be at least one of.
@@ -28,6 +29,15 @@ _POSITIVE = (
 )
 #: Those of them that may be null.
 _NULLABLE = ("max_length", "pad_to_multiple_of", "dataset_num_proc")
+#: Options TRL reads only where another is set (trl 1.16, ``get_peft_config`` and
+#: ``get_quantization_config``), by that other one.
+_READ_WITH = {
+    "use_peft": (
+        *("use_dora", "use_rslora", "lora_r", "lora_alpha", "lora_dropout", "lora_task_type"),
+        *("lora_target_modules", "lora_target_parameters", "lora_modules_to_save"),
+    ),
+    "load_in_4bit": ("bnb_4bit_quant_type", "use_bnb_nested_quant", "bnb_4bit_quant_storage"),
+}
 #: Options that need several processes.
 _DISTRIBUTED = ("fsdp", "parallelism_config")
 
@@ -73,14 +83,51 @@ def resolve_options(
             parsed.pop(name)
     _check_packages(parsed, lacking)
     _check_values(parsed)
+    _resolve_task(job.trainer, parsed, notices)
     if job.options.get("bf16") and parsed["bf16"] and not device.bf16:
         notices.append(
             f"bf16 is true, and {device.name} (compute capability {device.capability}) has no "
             "bf16: transformers refuses it or torch computes it slowly. fp16=true is usual there."
         )
     _check_device_map(parsed, notices)
+    notices += _not_read(parsed)
     notices += deprecated(job.trainer, parsed, versions)
     return parsed
+
+
+def _resolve_task(trainer: Trainer, options: dict[str, Any], notices: list[str]) -> None:
+    """Give adapters of a reward model the task they are for.
+
+    TRL's default is that of a language model, with which PEFT cannot make one of rewards
+    (peft 0.21, ``PeftModelForCausalLM`` asks for ``prepare_inputs_for_generation``).
+
+    Raises:
+        BadInput: the user asks for another task.
+    """
+    if trainer is not Trainer.REWARD or not options.get("use_peft"):
+        return
+    if "lora_task_type" not in options:
+        notices.append(
+            f"lora_task_type is not set, and TRL's default fails on a reward model: {REWARD_TASK} "
+            "is used and written into the config."
+        )
+    given = options.setdefault("lora_task_type", REWARD_TASK)
+    if given != REWARD_TASK:
+        raise BadInput(
+            f"lora_task_type is {given!r}, and adapters of a reward model need {REWARD_TASK}: PEFT "
+            "refuses the model or freezes its score otherwise.",
+            f"Write lora_task_type: {REWARD_TASK}, or leave it out.",
+        )
+
+
+def _not_read(options: dict[str, Any]) -> list[str]:
+    """Say which options do nothing, because the one they belong to is not set."""
+    found = []
+    for switch, names in _READ_WITH.items():
+        idle = [name for name in names if options.get(name)]
+        if idle and not options.get(switch):
+            found.append(f"TRL reads {', '.join(idle)} only with {switch}, which is not set.")
+    return found
 
 
 def _check_device_map(options: dict[str, Any], notices: list[str]) -> None:

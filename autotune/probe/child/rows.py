@@ -34,8 +34,9 @@ def take_rows(
     import datasets
 
     datasets.disable_caching()
-    stored = datasets.load_from_disk(rows_dir).select_columns(list(PREPARED_COLUMNS[trainer]))
-    chosen = {**stored.select(indices).to_dict(), SOURCE_COLUMN: indices}
+    stored = datasets.load_from_disk(rows_dir)
+    columns = [name for name in PREPARED_COLUMNS[trainer] if name in stored.column_names]
+    chosen = {**stored.select_columns(columns).select(indices).to_dict(), SOURCE_COLUMN: indices}
     if trainer is Trainer.SFT:
         chosen = _cut(chosen, pretruncate_tokens)
     return datasets.Dataset.from_dict(chosen)

@@ -110,6 +110,38 @@ def test_the_answers_last_line_is_the_command_that_trains(result: Any, width: in
     assert any(line.startswith("best: ") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("counted", "said"),
+    [
+        ({"trainable": 9}, "weights: 4.0 MiB in float32"),
+        (
+            {"trainable": 3, "dtype": "nf4+float32"},
+            "weights: 4.0 MiB in nf4+float32 (3 of 9 are trained)",
+        ),
+        (  # BC08
+            {"trainable": 9, "reference_bytes": 2 * MIB, "reference_dtype": "bfloat16"},
+            "weights: policy 4.0 MiB in float32, reference model 2.0 MiB in bfloat16",
+        ),
+    ],
+)
+def test_the_answer_says_which_weights_are_held_and_trained(
+    counted: dict[str, Any], said: str
+) -> None:
+    result = cpu_result()
+    best = result.best_trial
+    assert best is not None and best.report.measurement is not None
+    held = {"total": 9, "bytes": 4 * MIB, "dtype": "float32", **counted}
+    measured = best.report.measurement.model_copy(update={"parameters": held})
+    report = best.report.model_copy(update={"measurement": measured})
+    trials = [
+        t if t is not best else best.model_copy(update={"report": report}) for t in result.trials
+    ]
+    file = io.StringIO()
+    shown = result.model_copy(update={"trials": tuple(trials)})
+    print_result(shown, Console(file=file, width=120, highlight=False))
+    assert said in [line.strip() for line in file.getvalue().splitlines()]
+
+
 def test_candidates_that_differ_in_the_reference_or_the_weights_read_differently() -> None:
     said = describe(
         candidate_of(
@@ -118,3 +150,6 @@ def test_candidates_that_differ_in_the_reference_or_the_weights_read_differently
     )
     assert said.endswith("ref precomputed · lora · 4bit · bfloat16")
     assert "ref" not in describe(candidate_of(dtype="float32"))
+    some = candidate_of(peft="dora", lora_r=8, lora_target_modules="all-linear")
+    assert describe(some).endswith("dora r8 all-linear")
+    assert "r8" not in describe(candidate_of(peft="none", lora_r=8))

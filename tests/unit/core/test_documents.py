@@ -15,6 +15,7 @@ from autotune.core.errors import (
     ToolFailure,
     nearest,
 )
+from autotune.core.job import ALLOWABLE, Job
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.result import read_result
@@ -52,6 +53,14 @@ def test_without_any_number_nothing_decides_and_it_is_not_zero() -> None:
 def test_every_error_has_its_exit_code(code: int, kind: type[AutotuneError]) -> None:
     assert code == kind("what happened.", "What to do.").exit_code
     assert str(kind("what happened.", "What to do.")) == "what happened. What to do."
+
+
+def test_what_is_allowed_is_stored_in_one_order() -> None:
+    # a search is resumed when it is the same document, from a process with another hash seed
+    allowed = frozenset(ALLOWABLE)
+    job = gpu_result().job.model_copy(update={"allow": allowed})
+    assert sorted(allowed) == job.model_dump(mode="json")["allow"]
+    assert allowed == Job.model_validate_json(job.model_dump_json()).allow
 
 
 def test_the_nearest_name_is_offered_and_a_far_one_is_not() -> None:

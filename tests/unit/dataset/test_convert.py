@@ -24,6 +24,10 @@ def roles(row: dict[str, Any], column: str = "messages") -> list[str]:
     return [message["role"] for message in row[column]]
 
 
+def contents(row: dict[str, Any], column: str = "messages") -> list[str]:
+    return [message["content"] for message in row[column]]
+
+
 @pytest.mark.parametrize(
     ("speaker", "role"),
     [
@@ -78,16 +82,16 @@ def test_messages_keep_a_role_only_their_template_may_know() -> None:
 
 def test_instruction_rows_become_messages_with_a_template_and_text_without() -> None:
     row = {"instruction": "Do", "input": "this", "output": "Done"}
-    chat = convert.instruction(row, 0, CHAT)
+    chat = convert.instruction(completion="output")(row, 0, CHAT)
     assert [{"role": "user", "content": "Do\nthis"}] == chat["prompt"]
     assert [{"role": "assistant", "content": "Done"}] == chat["completion"]
-    plain = convert.instruction(row, 0, PLAIN)
+    plain = convert.instruction(completion="output")(row, 0, PLAIN)
     assert {"prompt": "Do\nthis\n\n", "completion": "Done"} == plain
 
 
 def test_an_instruction_row_may_have_a_system_message_and_no_input() -> None:
     row = {"instruction": "Do", "input": None, "output": "Done", "system": "Be"}
-    chat = convert.instruction(row, 0, CHAT)
+    chat = convert.instruction(completion="output")(row, 0, CHAT)
     assert ["system", "user"] == roles(chat, "prompt")
     assert "Do" == chat["prompt"][1]["content"]
 
@@ -98,7 +102,7 @@ def test_preferences_over_conversations_become_three_message_lists() -> None:
         "chosen": {"from": "gpt", "value": "a"},
         "rejected": {"from": "gpt", "value": "b"},
     }
-    found = convert.conversation_preference(row, 0, CHAT)
+    found = convert.answered("conversations")(row, 0, CHAT)
     assert ["system", "user"] == roles(found, "prompt")
     assert [{"role": "assistant", "content": "a"}] == found["chosen"]
     assert [{"role": "assistant", "content": "b"}] == found["rejected"]
@@ -114,8 +118,8 @@ def test_a_prompt_that_answers_repeat_is_taken_apart() -> None:
         "chosen": [{"role": "assistant", "content": "a"}],
         "rejected": [{"role": "assistant", "content": "b"}],
     }
-    assert expected == convert.copied_prompt(whole, 0, CHAT)
-    assert expected == convert.copied_prompt(alone, 0, CHAT)
+    assert expected == convert.answered("prompt")(whole, 0, CHAT)
+    assert expected == convert.answered("prompt")(alone, 0, CHAT)
 
 
 def test_answers_to_different_prompts_name_the_row() -> None:
@@ -125,7 +129,55 @@ def test_answers_to_different_prompts_name_the_row() -> None:
         "rejected": said(("assistant", "b")),
     }
     with pytest.raises(BadInput, match="row 6: chosen begins with 'user'"):
-        convert.copied_prompt(row, 5, CHAT)
+        convert.answered("prompt")(row, 5, CHAT)
+
+
+def test_messages_before_whole_conversations_come_before_what_these_share() -> None:
+    earlier, question = said(("user", "1"), ("assistant", "2")), said(("user", "3"))
+    row = {"chosen": question + said(("gpt", "a")), "rejected": question + said(("gpt", "b"))}
+    read = convert.answered("conversations")
+    assert ["1", "2", "3"] == contents(read({**row, "conversations": earlier}, 0, CHAT), "prompt")
+    assert ["3"] == contents(read({**row, "conversations": question}, 0, CHAT), "prompt")
+    copy = question + said(("gpt", "a"))
+    assert ["3"] == contents(read({**row, "conversations": copy}, 0, CHAT), "prompt")
+
+
+def test_texts_are_said_by_the_one_whose_column_they_stand_in() -> None:
+    row = {"prompt": said(("user", "q")), "chosen": "a", "rejected": "b"}
+    found = convert.answered("prompt")(row, 0, CHAT)
+    assert [{"role": "assistant", "content": "b"}] == found["rejected"]
+    row = {"prompt": "q", "chosen": said(("gpt", "a")), "rejected": said(("gpt", "b"))}
+    assert ["user"] == roles(convert.answered("prompt")(row, 0, CHAT), "prompt")
+
+
+def test_rows_of_openais_fine_tuning_have_their_prompt_inside_an_object() -> None:
+    question, good, bad = said(("user", "q")), said(("gpt", "a")), said(("gpt", "b"))
+    row = {"preferred_output": good, "non_preferred_output": bad}
+    found = convert.openai_preference({**row, "input": {"messages": question}}, 0, CHAT)
+    assert {"prompt": ["user"], "chosen": ["assistant"], "rejected": ["assistant"]} == {
+        column: roles(found, column) for column in found
+    }
+    with pytest.raises(BadInput, match="row 1: column 'input' has tools"):
+        tools = {"messages": question, "tools": [{"type": "function"}]}
+        convert.openai_preference({**row, "input": tools}, 0, CHAT)
+    with pytest.raises(BadInput, match="row 1: column 'input' has no messages"):
+        convert.openai_preference({**row, "input": {"text": "q"}}, 0, CHAT)
+
+
+def test_instructions_may_have_two_answers() -> None:
+    row = {"instruction": "Do", "input": "this", "system": "Be", "chosen": "a", "rejected": "b"}
+    read = convert.instruction(chosen="chosen", rejected="rejected")
+    assert {"prompt": "Be\n\nDo\nthis\n\n", "chosen": "a", "rejected": "b"} == read(row, 0, PLAIN)
+    assert ["system", "user"] == roles(read(row, 0, CHAT), "prompt")
+
+
+def test_a_system_column_opens_conversations_that_have_no_system_message() -> None:
+    read = convert.with_beside(convert.messages)
+    reading = Reading(chat=True, render_calls=True, system=True)
+    plain, own = said(("user", "q")), said(("system", "own"), ("user", "q"))
+    assert ["s", "q"] == contents(read({"messages": plain, "system": "s"}, 0, reading))
+    assert ["q"] == contents(read({"messages": plain, "system": None}, 0, reading))
+    assert ["own", "q"] == contents(read({"messages": own, "system": "s"}, 0, reading))
 
 
 def test_rated_messages_are_divided_before_the_last() -> None:

@@ -46,10 +46,41 @@ def refusal(rows: Dataset | list[dict[str, Any]], trainer: str = "sft") -> str:
         ("preference", "dpo", {"prompt": "q", "chosen": "a", "rejected": "b"}),
         ("preference", "reward", {"prompt": [USER], "chosen": [BOT], "rejected": [BOT]}),
         (
-            "preference with copied prompt",
+            "preference of text and messages",
             "dpo",
             {"prompt": "q", "chosen": [USER, BOT], "rejected": [USER, BOT], "messages": [USER]},
         ),
+        (
+            "preference of text and messages",
+            "kto",
+            {"prompt": [USER], "chosen": "a", "rejected": "b"},
+        ),
+        (
+            "preference of text and messages",
+            "reward",
+            {"prompt": "q", "chosen": BOT, "rejected": BOT},
+        ),
+        ("messages preference", "dpo", {"messages": [USER], "chosen": BOT, "rejected": BOT}),
+        (
+            "conversation preference",
+            "dpo",
+            {"conversations": [HUMAN], "chosen": "a", "rejected": "b"},
+        ),
+        (
+            "instruction preference",
+            "dpo",
+            {"instruction": "i", "input": None, "chosen": "a", "rejected": "b"},
+        ),
+        (
+            "OpenAI preference",
+            "dpo",
+            {
+                "input": {"messages": [USER], "tools": []},
+                "preferred_output": [BOT],
+                "non_preferred_output": [BOT],
+            },
+        ),
+        ("rated instruction", "kto", {"instruction": "i", "output": "a", "label": True}),
         ("preference with implicit prompt", "dpo", {"chosen": "qa", "rejected": "qb"}),
         ("preference with implicit prompt", "reward", {"chosen": [BOT], "rejected": [BOT]}),
         (
@@ -109,9 +140,14 @@ def test_every_layout_of_the_table_has_a_trainer_and_a_name_of_its_own() -> None
         ({"messages": "[]"}, "sft", ["make column 'messages' hold"]),
         ({"Messages": [USER, BOT]}, "sft", ["rename 'Messages' to 'messages'"]),
         (
-            {"conversations": [HUMAN], "chosen": "a", "rejected": "b"},
+            {"conversations": [HUMAN], "chosen": "a", "rejected": BOT},
             "dpo",
-            ["remove column 'conversations'"],
+            ["all text or all messages"],
+        ),
+        (
+            {"conversations": [HUMAN, GPT], "kto_tag": True},
+            "kto",
+            ["rename 'kto_tag' to 'label'"],
         ),
         ({"data": [{"text": "t"}]}, "sft", ["lie under 'data' of one document"]),
         ({"text;label": "t;1"}, "sft", ["separated by ';'", ".tsv"]),

@@ -92,4 +92,4 @@ def test_a_row_of_another_kind_that_the_sample_missed_stops_all_the_same() -> No
     )
     layout, columns = recognise(rows, Trainer.SFT, "text", scanned_rows=4)
     with pytest.raises(BadInput, match=r"text in row 12"):
-        survey_rows(rows, layout, columns, "text")
+        survey_rows(rows, layout, columns, "text", Trainer.SFT)

@@ -19,7 +19,7 @@ BOT = {"role": "assistant", "content": "a"}
 def survey(rows: Dataset | list[dict[str, Any]], trainer: str = "sft") -> Survey:
     table = rows if isinstance(rows, Dataset) else Dataset.from_list(rows)
     layout, columns = recognise(table, Trainer(trainer), "text")
-    return survey_rows(table, layout, columns, "text")
+    return survey_rows(table, layout, columns, "text", Trainer(trainer))
 
 
 def refusal(rows: Dataset | list[dict[str, Any]], trainer: str = "sft") -> str:

@@ -131,6 +131,7 @@ def test_a_memory_ending_says_the_cap_and_how_far_it_came() -> None:
 NOT_MEMORY = {
     "a wrong config (BC40)": (Outcome.INVALID, "builtins.ValueError", "When `padding_free=True` without packing, `max_length` is not enforced."),
     "a missing library (BC38)": (Outcome.INVALID, "builtins.ImportError", "bitsandbytes is not installed"),
+    "layers PEFT does not find": (Outcome.INVALID, "peft.utils.error.NoMatchingPeftModuleError", "Target modules {'w'} not found in the base model."),
     "no gradient (BC09)": (Outcome.INVALID, "builtins.RuntimeError", "element 0 of tensors does not require grad and does not have a grad_fn"),
     "fp16 weights (BC19)": (Outcome.INVALID, "builtins.ValueError", "Attempting to unscale FP16 gradients."),
     "bf16 weights under fp16 (BC19)": (Outcome.INVALID, "builtins.NotImplementedError", "\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'"),

@@ -112,6 +112,14 @@ def test_a_shorter_length_pays_for_the_tokens_it_drops() -> None:
     assert half.tokens_dropped_ratio == 0.5
 
 
+def test_rows_that_the_cut_leaves_without_a_label_are_counted_as_dropped() -> None:
+    rows = {"tokens": [512, 512, 100, 100, 100], "labels": [99, 99, 99, 99, 99]}
+    facts = facts_of(**rows, device=GPU, min_retention_ratio=0.0)
+    found = estimated(candidate_of(max_length=400), facts)
+    assert (2, 2) == (found.rows_cut, found.rows_dropped), "their first label is number 414"
+    assert 0 == estimated(candidate_of(max_length=512), facts).rows_dropped
+
+
 def test_splitting_cuts_no_row() -> None:
     facts = facts_of([300] * 60, device=GPU, options={"per_device_train_batch_size": 2})
     split = estimated(

@@ -198,16 +198,6 @@ def test_what_runs_once_before_training_is_said_apart() -> None:
     assert not any("precompute" in n for n in result_of(BASELINE).notices)
 
 
-def test_weights_of_policy_and_reference_are_told_apart_with_their_types() -> None:
-    # BC08
-    held = {"bytes": 4 * MIB, "dtype": "float32", "reference_dtype": "bfloat16"}
-    both = measured_as(BASELINE, parameters={**held, "reference_bytes": 2 * MIB})
-    said = "policy's, 4.0 MiB (float32), and the reference's, 2.0 MiB (bfloat16)"
-    assert any(said in notice for notice in result_of(both).notices)
-    none = measured_as(BASELINE, parameters={**held, "reference_bytes": 0})
-    assert not any("reference's" in notice for notice in result_of(none).notices)
-
-
 def test_a_verification_says_whose_weights_it_ran_with() -> None:
     look = trial_of(1, OWN, role="verification")
     for weights in ("real", "random"):
