@@ -6,7 +6,6 @@ Computes nothing that was not measured; knows no format.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from autotune.core.result import Result, TrialRecord
@@ -62,15 +61,10 @@ class Setting:
         return self.before != self.after
 
 
-def searched(result: Result) -> bool:
-    """Whether candidates were searched; `autotune probe` measures the one config it is given."""
-    return any(trial.role == "search" for trial in result.trials) or len(result.trials) == 0
-
-
 def headline(result: Result) -> str:
     """Say the answer in one sentence."""
     best = result.best_trial
-    if not searched(result):
+    if not result.searched:
         peak = _peak(best) if best is not None else None
         if peak is None:
             return f"The config does not run within {show_bytes(result.budget.total_bytes)}."
@@ -90,7 +84,7 @@ def headline(result: Result) -> str:
 
 def reference_name(result: Result) -> str:
     """Return whose configuration ratios are made against."""
-    if not searched(result):
+    if not result.searched:
         return "the same config at batch 1, unpacked, with full checkpointing"
     trial = result.reference_trial
     mine = trial is not None and trial.role == "baseline"
@@ -122,7 +116,7 @@ def sentences(result: Result) -> list[str]:
         found.append(f"Note: {best.note.rstrip('.')}.")
     if processes := several_processes(result):
         found.append(processes)
-    if not searched(result):
+    if not result.searched:
         cost = f"Measuring took {show_duration(result.search_seconds)}"
         return [*found, f"{cost} for {len(result.trials)} probes."]
     cost = f"The search took {show_duration(result.search_seconds)}"
@@ -154,19 +148,16 @@ def notices(result: Result) -> list[str]:
 
 def facts(result: Result) -> list[Fact]:
     """Return speed, time, tokens kept and peak of winner and reference."""
-    best, other = result.best_trial, result.reference_trial
-    if best is None or best.estimate is None:
+    best, b = result.best_trial, result.estimate_of(result.best)
+    if best is None or b is None:
         return []
-    if other is None or other.estimate is None or result.best == result.reference:
-        other = None
-    b, o = best.estimate, other.estimate if other else None
-    rate = in_turns(result, best, "useful_tokens_per_s")
-    seconds = in_turns(result, best, "pass_seconds")
-    rate_before = other and in_turns(result, other, "useful_tokens_per_s")
-    seconds_before = other and in_turns(result, other, "pass_seconds")
+    other = None if result.best == result.reference else result.reference_trial
+    o = result.estimate_of(other.candidate.key) if other else None
     rows = [
-        _fact("Useful tokens per second", rate, rate_before, _rate),
-        _fact("Time for one pass", seconds, seconds_before, show_duration, less=True),
+        _fact(
+            "Useful tokens per second", b.useful_tokens_per_s, o and o.useful_tokens_per_s, _rate
+        ),
+        _fact("Time for one pass", b.pass_seconds, o and o.pass_seconds, show_duration, less=True),
         _fact("Label tokens kept", b.retention_ratio, o and o.retention_ratio, show_ratio),
         _fact("Padding computed", b.padding_ratio, o and o.padding_ratio, show_ratio, less=True),
     ]
@@ -181,27 +172,6 @@ def facts(result: Result) -> list[Fact]:
             _fact("Peak memory", peak, peak_before, lambda n: show_bytes(int(n)), less=True)
         )
     return rows
-
-
-def in_turns(result: Result, trial: TrialRecord, name: str) -> float:
-    """Return a time or a rate of a fitting trial as it was when winner and reference took turns.
-
-    Single measurements minutes apart differ by what else the machine did; the median of the turns
-    is what the speed-up was made from. Without turns it is the trial's own number.
-
-    Args:
-        result: the result the trial is of.
-        trial: the winner or the reference.
-        name: field of `Estimate`.
-    """
-    assert trial.estimate is not None
-    key = trial.candidate.key
-    turns = [
-        getattr(t.estimate, name)
-        for t in result.trials
-        if t.role == "confirmation" and t.candidate.key == key and t.estimate is not None
-    ]
-    return float(median(turns)) if turns else float(getattr(trial.estimate, name))
 
 
 def settings(result: Result) -> list[Setting]:
