@@ -76,9 +76,15 @@ def _whole(
 def main() -> None:
     """Run the command line and exit with the right code."""
     from autotune.cli.console import say_error
-    from autotune.cli.signals import SIGTERM_EXIT_CODE, Terminated
+    from autotune.cli.signals import (
+        SIGINT_EXIT_CODE,
+        SIGTERM_EXIT_CODE,
+        Terminated,
+        interrupt_at_ctrl_c,
+    )
 
     try:
+        interrupt_at_ctrl_c()
         _call(sys.argv[1:] or ["--help"])
         code = 0
     except AutotuneError as error:
@@ -86,7 +92,7 @@ def main() -> None:
         code = SIGTERM_EXIT_CODE if isinstance(error.__cause__, Terminated) else error.exit_code
     except KeyboardInterrupt as error:
         say_error("stopped.", None)
-        code = SIGTERM_EXIT_CODE if isinstance(error, Terminated) else 130
+        code = SIGTERM_EXIT_CODE if isinstance(error, Terminated) else SIGINT_EXIT_CODE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
