@@ -13,6 +13,8 @@ from types import FrameType
 SIGTERM_EXIT_CODE = 143
 #: What it reports of one that Ctrl-C ended: 128 + 2.
 SIGINT_EXIT_CODE = 130
+#: What it reports of one whose reader went away: 128 + 13.
+SIGPIPE_EXIT_CODE = 141
 
 
 class Terminated(KeyboardInterrupt):

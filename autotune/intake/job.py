@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from autotune.core.job import ALLOWABLE, PROBED_TRAINERS, DatasetSource, Job, Tr
 from autotune.core.secrets import without_secrets
 from autotune.core.units import parse_ratio
 from autotune.emit.read_config import UserConfig, parse_user_config, read_user_config
+from autotune.intake.cache import cache_dir, home_cache_refused
 from autotune.intake.request import Request
 from autotune.intake.secrets import withhold
 
@@ -82,6 +82,8 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
         for key in config.repeated
     ]
     notices += withheld.notices
+    if elsewhere := home_cache_refused():
+        notices.append(elsewhere)
     demo_model = model is None
     if model is None:
         model = str(demo_model_dir())
@@ -170,14 +172,6 @@ def _absolute(name: str) -> str:
             f"{name[:60]!r} is neither a path nor a hub id: {error.args[-1]}.",
             "Give the name of a file, a folder or a hub repository.",
         ) from error
-
-
-def cache_dir() -> Path:
-    """Return the folder of caches shared between runs (``AUTOTUNE_CACHE`` overrides it)."""
-    import platformdirs
-
-    named = os.environ.get("AUTOTUNE_CACHE")
-    return Path(named) if named else Path(platformdirs.user_cache_dir("autotune"))
 
 
 def demo_model_dir() -> Path:

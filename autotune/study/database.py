@@ -28,7 +28,7 @@ _UNUSABLE_NOW = re.compile(
     re.IGNORECASE,
 )
 _NO_DATABASE = re.compile(r"not a database|malformed|unsupported file format", re.IGNORECASE)
-_SAFE = "Finished measurements are in the trials folder; run again with --resume."
+_SAFE = "Put that right and run again: --resume goes on from what was measured."
 
 
 class Database:

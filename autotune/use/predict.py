@@ -18,7 +18,8 @@ from autotune.core.job import Budget, Job, Trainer
 from autotune.core.prediction import Fit, Forecast
 from autotune.core.rates import Rates
 from autotune.core.units import parse_bytes, parse_duration, show_bytes, show_ratio
-from autotune.intake.job import Origin, build_job, cache_dir
+from autotune.intake.cache import cache_dir
+from autotune.intake.job import Origin, build_job
 from autotune.intake.objects import as_paths
 from autotune.intake.request import Request, with_absolute_paths
 from autotune.intake.stand_in import stand_in_folder

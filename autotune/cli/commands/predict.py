@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.console import say, stderr, stdout
 from autotune.cli.options import (
     Config,
     Dataset,
@@ -79,8 +80,6 @@ def predict(
     check_format(output_format, ("table", "json"))
     sets = parse_sets(set_ or [])
     files = None if out is None else _files(Path(out).expanduser(), force=force)
-    from autotune.cli.console import err
-    from autotune.cli.console import out as stdout
     from autotune.cli.forecast_view import print_forecast
     from autotune.cli.row_progress import RowsView
     from autotune.cli.signals import terminate_like_ctrl_c
@@ -106,15 +105,16 @@ def predict(
         seed=seed,
     )
     terminate_like_ctrl_c()
-    with RowsView(err()) as view:
+    with RowsView(stderr()) as view:
         found = forecast(request, gpu=gpu, watcher=view)
     if output_format == "json":
-        typer.echo(found.model_dump_json(indent=1))
+        say(found.model_dump_json(indent=1))
     else:
         print_forecast(found, stdout())
     if files is not None:
         _write(found, files)
-        typer.echo(f"written to {files[1]}", err=output_format == "json")
+        written = f"written to {files[1]}"
+        stderr().print(written, markup=False) if output_format == "json" else say(written)
     require_fit(found)
 
 

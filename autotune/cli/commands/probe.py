@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.console import say, stderr, stdout
 from autotune.cli.files import new_file
 from autotune.cli.options import (
     Config,
@@ -68,8 +69,6 @@ def probe(
     sets = parse_sets(set_ or [])
     file = None if out is None else new_file(out, force=force)
     from autotune.api import probe as measure
-    from autotune.cli.console import err
-    from autotune.cli.console import out as stdout
     from autotune.cli.measured import MeasuringView, measured_lines
     from autotune.cli.signals import terminate_like_ctrl_c
     from autotune.intake.request import Request
@@ -93,13 +92,13 @@ def probe(
         seed=seed,
     )
     terminate_like_ctrl_c()
-    with MeasuringView(err()) as view:
+    with MeasuringView(stderr()) as view:
         result = measure(request, repeats=repeats, watcher=view)
     result = result.model_copy(update={"out_dir": str((file or Path("x")).resolve().parent)})
     if file is not None:
         write_document(file, result)
     if output_format == "json":
-        typer.echo(result.model_dump_json(indent=1))
+        say(result.model_dump_json(indent=1))
     elif result.best is not None:
         for line in measured_lines(result):
             stdout().print(line, markup=False)

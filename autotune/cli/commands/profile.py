@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.console import say, stderr, stdout
 from autotune.cli.options import (
     Config,
     Dataset,
@@ -62,7 +63,6 @@ def profile(
     if out is None and output_format == "html" and sys.stdout.isatty():
         # A megabyte of page is nothing to read in a terminal.
         out = "lengths.html"
-    from autotune.cli.console import err
     from autotune.cli.row_progress import RowsView
     from autotune.cli.signals import terminate_like_ctrl_c
     from autotune.intake.request import Request
@@ -81,7 +81,7 @@ def profile(
         seed=seed,
     )
     terminate_like_ctrl_c()
-    with RowsView(err()) as view:
+    with RowsView(stderr()) as view:
         report = profile_rows(request, sample_rows=sample, watcher=view)
     if out is None:
         _print(report, output_format)
@@ -91,12 +91,11 @@ def profile(
 
 def _print(report: LengthReport, output_format: str) -> None:
     if output_format == "table":
-        from autotune.cli.console import out
         from autotune.cli.lengths_view import print_lengths
 
-        print_lengths(report, out())
+        print_lengths(report, stdout())
     else:
-        typer.echo(_text(report, output_format), nl=False)
+        say(_text(report, output_format), nl=False)
 
 
 def _write(report: LengthReport, output_format: str, file: Path) -> None:
@@ -108,7 +107,7 @@ def _write(report: LengthReport, output_format: str, file: Path) -> None:
         write_whole(file, _text(report, output_format))
     except OSError as error:
         raise BadInput(f"{file} cannot be written: {error}") from error
-    typer.echo(f"written to {file}")
+    say(f"written to {file}")
 
 
 def _text(report: LengthReport, output_format: str) -> str:

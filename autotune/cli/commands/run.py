@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.console import say, stderr, stdout
 from autotune.cli.options import (
     Config,
     Dataset,
@@ -88,8 +89,6 @@ def run(
     from autotune.api import plan_run
     from autotune.api import run as run_search
     from autotune.cli.answer import print_result
-    from autotune.cli.console import err
-    from autotune.cli.console import out as stdout
     from autotune.cli.live import LiveView, plan_lines
     from autotune.cli.signals import terminate_like_ctrl_c
     from autotune.intake.request import Request
@@ -122,7 +121,7 @@ def run(
         force=force,
     )
     terminate_like_ctrl_c()
-    view = LiveView(err(), plan_goes_elsewhere=dry_run)
+    view = LiveView(stderr(), plan_goes_elsewhere=dry_run)
     if dry_run:
         with view:
             plan = plan_run(request, view)
@@ -132,6 +131,6 @@ def run(
     with view:
         result = run_search(request, view)
     if output_format == "json":
-        typer.echo(result.model_dump_json(indent=1))
+        say(result.model_dump_json(indent=1))
     else:
         print_result(result, stdout())

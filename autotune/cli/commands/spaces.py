@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.console import say
+
 if TYPE_CHECKING:
     from autotune.core.candidate import Value
     from autotune.spaces.schema import Dimension, Space
@@ -26,9 +28,7 @@ def list_() -> None:
     from autotune.spaces.load import list_spaces
 
     for _, space in list_spaces():
-        typer.echo(
-            f"{space.name:<14} {space.trainer:<8} {len(space.knobs):>2} knobs  {space.describe}"
-        )
+        say(f"{space.name:<14} {space.trainer:<8} {len(space.knobs):>2} knobs  {space.describe}")
 
 
 def show(
@@ -43,10 +43,10 @@ def show(
     path = find_space(name)
     space = read_space(path)
     if trainer is None:
-        typer.echo(path.read_text(encoding="utf-8"), nl=False)
+        say(path.read_text(encoding="utf-8"), nl=False)
         return
     for line in lines_for(space, trainer):
-        typer.echo(line)
+        say(line)
 
 
 def check(file: Annotated[str, typer.Argument(help="A search-space file.")]) -> None:
@@ -58,7 +58,7 @@ def check(file: Annotated[str, typer.Argument(help="A search-space file.")]) -> 
     auto = [name for name, dimension in space.dimensions().items() if dimension.choices == "auto"]
     listed = [len(d.choices) for d in space.dimensions().values() if d.choices != "auto"]
     whose = " trainer" if space.trainer == "any" else ""
-    typer.echo(
+    say(
         f"{path} is a search space for {space.trainer}{whose} with {len(space.knobs)} knobs: "
         f"at most {math.prod(listed):,} assignments"
         + (f", times those of {', '.join(auto)}." if auto else ".")

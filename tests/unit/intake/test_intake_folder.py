@@ -50,6 +50,12 @@ def test_a_run_is_not_overwritten_unasked_and_replaced_when_asked(tmp_path: Path
     assert list(opened(folder, force=True).iterdir()) == []
 
 
+def test_a_run_that_failed_before_its_first_probe_is_replaced_when_asked(tmp_path: Path) -> None:
+    save_request(Request(), tmp_path)
+    (tmp_path / "logs").mkdir()
+    assert list(opened(tmp_path, force=True).iterdir()) == []
+
+
 def test_force_replaces_nothing_autotune_did_not_write(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious", encoding="utf-8")
     for request in ({}, {"force": True}):
