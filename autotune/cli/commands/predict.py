@@ -21,7 +21,7 @@ from autotune.cli.options import (
     TrainerName,
     TrainSplit,
     check_format,
-    parse_sets,
+    request_of,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def predict(
+    context: typer.Context,
     model: Model = None,
     dataset: Dataset = None,
     dataset_config: DatasetConfig = None,
@@ -78,32 +79,13 @@ def predict(
 ) -> None:
     """Collect the options, call the use case and show what it found."""
     check_format(output_format, ("table", "json"))
-    sets = parse_sets(set_ or [])
+    request = request_of(context, but=("out", "force"))
     files = None if out is None else _files(Path(out).expanduser(), force=force)
     from autotune.cli.forecast_view import print_forecast
     from autotune.cli.row_progress import RowsView
     from autotune.cli.signals import terminate_like_ctrl_c
-    from autotune.intake.request import Request
     from autotune.use.predict import forecast, require_fit
 
-    request = Request(
-        model=model,
-        dataset=dataset,
-        dataset_config=dataset_config,
-        dataset_train_split=dataset_train_split,
-        dataset_test_split=dataset_test_split,
-        trainer=trainer,
-        config=config,
-        space=space,
-        memory=memory,
-        headroom=headroom,
-        min_retention=min_retention,
-        effective_batch=effective_batch,
-        allow=tuple(a for a in allow.split(",") if a),
-        timeout=timeout,
-        set_options=sets,
-        seed=seed,
-    )
     terminate_like_ctrl_c()
     with RowsView(stderr()) as view:
         found = forecast(request, gpu=gpu, watcher=view)

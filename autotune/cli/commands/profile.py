@@ -21,7 +21,7 @@ from autotune.cli.options import (
     TrainerName,
     TrainSplit,
     check_format,
-    parse_sets,
+    request_of,
 )
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def profile(
+    context: typer.Context,
     model: Model = None,
     dataset: Dataset = None,
     dataset_config: DatasetConfig = None,
@@ -59,27 +60,14 @@ def profile(
 ) -> None:
     """Collect the options and call the use case."""
     check_format(output_format, FORMATS)
-    sets = parse_sets(set_ or [])
+    request = request_of(context, but=("out",))
     if out is None and output_format == "html" and sys.stdout.isatty():
         # A megabyte of page is nothing to read in a terminal.
         out = "lengths.html"
     from autotune.cli.row_progress import RowsView
     from autotune.cli.signals import terminate_like_ctrl_c
-    from autotune.intake.request import Request
     from autotune.use.profile import profile_rows
 
-    request = Request(
-        model=model,
-        dataset=dataset,
-        dataset_config=dataset_config,
-        dataset_train_split=dataset_train_split,
-        dataset_test_split=dataset_test_split,
-        trainer=trainer,
-        config=config,
-        min_retention=min_retention,
-        set_options=sets,
-        seed=seed,
-    )
     terminate_like_ctrl_c()
     with RowsView(stderr()) as view:
         report = profile_rows(request, sample_rows=sample, watcher=view)

@@ -114,8 +114,18 @@ def test_limits_may_change_on_resume_and_the_job_may_not(stored: Path) -> None:
     longer = Request(resume=True, out="x", trials=50, timeout="1h", model="m")
     assert resumed_request(longer, stored).trials == 50
     for change in ({"model": "other"}, {"memory": "1GiB"}, {"seed": 3}, {"set_options": {"a": 2}}):
-        with pytest.raises(BadInput, match=next(iter(change))):
+        option = next(iter(change)).removesuffix("_options")
+        with pytest.raises(BadInput, match=f"was started with(out)? --{option}"):
             resumed_request(Request(resume=True, out="x", **change), stored)
+
+
+def test_a_default_that_is_asked_for_by_name_is_held_to_the_run_as_well(tmp_path: Path) -> None:
+    save_request(Request(trainer="dpo", allow=("peft", "mixing"), trials=30), tmp_path)
+    again = Request(resume=True, out="x", allow=("mixing", "peft"), given=("allow", "trials"))
+    found = resumed_request(again, tmp_path)
+    assert ("dpo", 16) == (found.trainer, found.trials)
+    with pytest.raises(BadInput, match="was started with --trainer dpo, not with --trainer sft"):
+        resumed_request(Request(resume=True, out="x", given=("trainer",)), tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "3"])
