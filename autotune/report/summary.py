@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.knobs.versions import RENAMED, canonical_options, spelled_like
 from autotune.report.anatomy import precompute_words, weights_words
 from autotune.report.side_by_side import what_dominates
 
@@ -114,6 +115,8 @@ def sentences(result: Result) -> list[str]:
         found += [f"{words}." for words in said if words]
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")
+    if called := spelling(result):
+        found.append(called)
     if processes := several_processes(result):
         found.append(processes)
     if not result.searched:
@@ -139,6 +142,13 @@ def several_processes(result: Result) -> str:
         f"Numbers are those of one process on one device. {count} processes need as much each, "
         f"without the buffers they talk through, and see {count} times the sequences in an update."
     )
+
+
+def spelling(result: Result) -> str:
+    """Say how a knob's option is called in the emitted files where its name is another."""
+    written = {setting.name for setting in settings(result)}
+    names = [f"{new} is the knob {old}" for new, old in RENAMED.items() if new in written]
+    return f"In the emitted files and the list of options {names[0]}." if names else ""
 
 
 def notices(result: Result) -> list[str]:
@@ -175,15 +185,19 @@ def facts(result: Result) -> list[Fact]:
 
 
 def settings(result: Result) -> list[Setting]:
-    """Return the winner's options and variables beside the reference's, changed ones first."""
+    """Return the winner's options and variables beside the reference's, changed ones first.
+
+    Spelled as in the emitted files, so that one can be found in the other.
+    """
     best, other = result.best_trial, result.reference_trial or result.baseline_trial
     if best is None:
         return []
-    asked = result.job.options
-    before = {**asked, **(other.options if other else {})}
+    asked, versions = result.job.options, result.environment.versions
+    options = canonical_options({**asked, **(other.options if other else {})})
+    before = spelled_like(options, asked, versions)
     found = [
         Setting(name, value_text(before.get(name, NOT_SET)), value_text(value))
-        for name, value in best.options.items()
+        for name, value in spelled_like(best.options, asked, versions).items()
     ]
     if best.pretruncate_tokens is not None:
         cut = other.pretruncate_tokens if other else None
