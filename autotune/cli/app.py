@@ -13,6 +13,7 @@ import typer
 
 from autotune.core.about import __version__
 from autotune.core.errors import AutotuneError, disk_full
+from autotune.core.secrets import hide_text
 
 app = typer.Typer(
     name="autotune",
@@ -129,7 +130,7 @@ def _usage_or_failure(error: Exception) -> int:
     if os.environ.get("AUTOTUNE_DEBUG"):
         traceback.print_exc()
     say_error(
-        f"autotune failed: {type(error).__name__}: {error}",
+        hide_text(f"autotune failed: {type(error).__name__}: {error}"),
         "This is a bug in autotune; AUTOTUNE_DEBUG=1 shows the traceback.",
     )
     return 5

@@ -17,6 +17,8 @@ import errno
 import os
 from difflib import get_close_matches
 
+from autotune.core.secrets import hide_text
+
 EXIT_REGRESSION = 1
 
 
@@ -26,9 +28,10 @@ class AutotuneError(Exception):
     exit_code = 5
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        # What was found may hold a password; notebooks, logs and CI keep what is said.
+        self.message = hide_text(message)
+        self.hint = None if hint is None else hide_text(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} {self.hint}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from autotune.core.units import parse_ratio
 from autotune.emit.read_config import UserConfig, parse_user_config, read_user_config
 from autotune.intake.cache import cache_dir, home_cache_refused
 from autotune.intake.request import Request
-from autotune.intake.secrets import withhold
+from autotune.intake.secrets import hub_token, withhold
 
 #: Keys of a TRL YAML that ``--set`` cannot give, and what does.
 _ELSEWHERE = {
@@ -72,11 +73,13 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
     withheld = withhold(_user_config(request))
     config = withheld.config
     set_options, more = without_secrets(request.set_options)
-    withheld = replace(withheld, names=(*withheld.names, *more))
+    env = {**withheld.env, **hub_token(request.set_options)}
+    withheld = replace(withheld, env=env, names=(*withheld.names, *more))
     model = request.model or config.model
     source = config.dataset
     if request.dataset is not None:
         source = DatasetSource(path=request.dataset)
+    _refuse_addresses(source)
     notices = [
         f"{key} is written more than once in {request.config}: the last one counts, as for TRL."
         for key in config.repeated
@@ -140,6 +143,33 @@ def _check_words(request: Request) -> None:
             )
     if request.seed < 0:
         raise BadInput(f"--seed is {request.seed}, expected 0 or more.")
+
+
+def _refuse_addresses(source: DatasetSource | None) -> None:
+    """Stop at rows that are not here.
+
+    Raises:
+        BadInput: an address is named where rows are.
+    """
+    if source is None:
+        return
+    for text in _texts([source.path, *(source.blocks or ())]):
+        if "://" in text:
+            raise BadInput(
+                f"data set {text} is an address, expected a file, a folder or a hub data set.",
+                "Download it first and give the file.",
+            )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in a tree of lists and mappings."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, dict):
+        yield from _texts(list(value.values()))
 
 
 def _one_of(value: str, known: tuple[str, ...], option: str) -> Any:
