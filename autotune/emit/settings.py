@@ -27,7 +27,7 @@ from autotune.emit.values import typed
 from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.translate import STEP_COUNTED
 from autotune.knobs.variables import merge_env
-from autotune.knobs.versions import RENAMED, spelled, spelled_like
+from autotune.knobs.versions import RENAMED, spelled
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def settings_of(result: Result) -> Settings:
         for k, v in trial.options.items()
         if k not in (*fields.SIDE_EFFECTS, *fields.MACHINE_FACTS, *fields.LOCATION_FIELDS)
     }
-    tuned = spelled_like(tuned, asked, result.environment.versions)
+    tuned = _spelt_alike(tuned, asked, result.environment.versions)
     options = {**asked, **{k: value for k, (value, _) in repaired.items()}, **tuned}
     implicit = _implicit(result, trial, classes, options)
     options |= implicit
@@ -143,6 +143,20 @@ def _asked(result: Result, own: dict[str, Any]) -> dict[str, Any]:
             continue
         asked[name] = value
     return asked
+
+
+def _spelt_alike(
+    tuned: dict[str, Any], asked: dict[str, Any], versions: dict[str, str]
+) -> dict[str, Any]:
+    """Give options of two names the one the user's file uses (of two, the newer would win), else
+    the one the installed versions do not warn of."""
+    older = dict(RENAMED)
+    newer = {old: new for new, old in RENAMED.items()}
+    if any(name in asked for name in older):
+        return {newer.get(k, k): v for k, v in tuned.items()}
+    if any(name in asked for name in newer):
+        return {older.get(k, k): v for k, v in tuned.items()}
+    return spelled(tuned, versions)
 
 
 def _repairs(asked: dict[str, Any], trial: TrialRecord) -> dict[str, tuple[Any, str]]:

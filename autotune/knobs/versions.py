@@ -67,27 +67,6 @@ def spelled(options: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str
     return written
 
 
-def spelled_like(
-    options: Mapping[str, Any], own: Mapping[str, Any], versions: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return options as the emitted file writes them.
-
-    An option of two names has the one the user's file uses, since TRL would take the newer of two;
-    else the one the installed versions do not warn of.
-
-    Args:
-        options: TRL options under their canonical names.
-        own: what the user wrote, by whatever name.
-        versions: installed versions by distribution name.
-    """
-    newer = {old: new for new, old in RENAMED.items()}
-    if any(name in own for name in RENAMED):
-        return {newer.get(k, k): v for k, v in options.items()}
-    if any(name in own for name in newer):
-        return canonical_options(options)
-    return spelled(options, versions)
-
-
 def unavailable(
     name: str, choice: Value, trainer: Trainer, versions: Mapping[str, str]
 ) -> str | None:

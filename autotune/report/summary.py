@@ -10,7 +10,7 @@ from typing import Any
 
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
-from autotune.knobs.versions import RENAMED, canonical_options, spelled_like
+from autotune.knobs.versions import RENAMED, canonical_options, spelled
 from autotune.report.anatomy import precompute_words, weights_words
 from autotune.report.side_by_side import what_dominates
 
@@ -194,10 +194,10 @@ def settings(result: Result) -> list[Setting]:
         return []
     asked, versions = result.job.options, result.environment.versions
     options = canonical_options({**asked, **(other.options if other else {})})
-    before = spelled_like(options, asked, versions)
+    before = spelled(options, versions)
     found = [
         Setting(name, value_text(before.get(name, NOT_SET)), value_text(value))
-        for name, value in spelled_like(best.options, asked, versions).items()
+        for name, value in spelled(best.options, versions).items()
     ]
     if best.pretruncate_tokens is not None:
         cut = other.pretruncate_tokens if other else None

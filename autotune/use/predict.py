@@ -40,7 +40,7 @@ from autotune.spaces.load import space_for
 from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
-from autotune.use.planned import facts_of, headroom_of, pinned
+from autotune.use.planned import facts_of, headroom_of, held_out_notice, pinned
 from autotune.use.preparation import open_measuring, prepare
 from autotune.use.watcher import Watcher
 
@@ -215,6 +215,7 @@ class _Use:
             notices=(
                 *self._notices(facts),
                 *assumed,
+                *held_out_notice(facts.lengths),
                 *self.origin.notices,
                 *prepared.notices,
                 *remarks,

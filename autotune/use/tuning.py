@@ -42,6 +42,7 @@ from autotune.use.planned import (
     facts_of,
     frozen,
     headroom_of,
+    held_out_notice,
     limits_of,
     notices_of,
     pinned,
@@ -135,6 +136,7 @@ class Tuning:
             notices=(
                 *((remark,) if remark else ()),
                 *timeout_notice(self._limits),
+                *held_out_notice(facts.lengths),
                 *notices_of(self._origin, prepared, self._why_cold),
                 *space.notices,
             ),
