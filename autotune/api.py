@@ -125,6 +125,7 @@ def tune(
             config=None if config is None else os.fspath(config),
             out=None if out is None else os.fspath(out),
             inputs=inputs if any(Path(inputs).iterdir()) else None,
+            given=tuple(options),
             **options,
         )
         check_types(request)

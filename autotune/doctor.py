@@ -15,7 +15,7 @@ from autotune.core.environment import Device, Environment
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Frozen
 from autotune.core.rates import Rates
-from autotune.intake.job import cache_dir
+from autotune.intake.cache import cache_dir
 from autotune.knobs.needs import PACKAGES
 from autotune.predict.devices.measured import write_rates
 from autotune.probe.cold import ColdLauncher

@@ -27,10 +27,10 @@ def print_result(result: Result, console: Console) -> None:
     console.print(trials_table(list(result.trials), console.width))
     console.print()
     best = result.best_trial
-    assert best is not None and best.estimate is not None
+    numbers, budget = result.estimate_of(result.best), result.budget
+    assert best is not None and numbers is not None
     measured = best.report.measurement
     assert measured is not None
-    numbers, budget = best.estimate, result.budget
     kept = f"{show_ratio(numbers.retention_ratio)} of the label tokens kept"
     once = numbers.precompute_seconds
     lines = [

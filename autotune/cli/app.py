@@ -5,7 +5,6 @@ Imports nothing heavy: ``autotune --help`` must answer at once.
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from typing import Annotated
@@ -13,7 +12,8 @@ from typing import Annotated
 import typer
 
 from autotune.core.about import __version__
-from autotune.core.errors import AutotuneError, EnvironmentUnable
+from autotune.core.errors import AutotuneError, disk_full
+from autotune.core.secrets import hide_text
 
 app = typer.Typer(
     name="autotune",
@@ -22,10 +22,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-
-
-#: Faults of the machine that every write can meet, whatever the command.
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _register() -> None:
@@ -75,10 +71,18 @@ def _whole(
 
 def main() -> None:
     """Run the command line and exit with the right code."""
-    from autotune.cli.console import say_error
-    from autotune.cli.signals import SIGTERM_EXIT_CODE, Terminated
+    from autotune.cli.console import fill_closed_streams, say_error, to_nobody
+    from autotune.cli.signals import (
+        SIGINT_EXIT_CODE,
+        SIGPIPE_EXIT_CODE,
+        SIGTERM_EXIT_CODE,
+        Terminated,
+        interrupt_at_ctrl_c,
+    )
 
     try:
+        interrupt_at_ctrl_c()
+        fill_closed_streams()
         _call(sys.argv[1:] or ["--help"])
         code = 0
     except AutotuneError as error:
@@ -86,10 +90,10 @@ def main() -> None:
         code = SIGTERM_EXIT_CODE if isinstance(error.__cause__, Terminated) else error.exit_code
     except KeyboardInterrupt as error:
         say_error("stopped.", None)
-        code = SIGTERM_EXIT_CODE if isinstance(error, Terminated) else 130
+        code = SIGTERM_EXIT_CODE if isinstance(error, Terminated) else SIGINT_EXIT_CODE
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        to_nobody()
+        code = SIGPIPE_EXIT_CODE
     except Exception as error:  # noqa: BLE001  (outermost frame of the command line)
         code = _usage_or_failure(error)
     sys.exit(code)
@@ -119,14 +123,14 @@ def _usage_or_failure(error: Exception) -> int:
     if isinstance(error, Abort):
         say_error("stopped.", None)
         return 130
-    if isinstance(error, OSError) and error.errno in _DISK_FULL:
-        where = f" at {error.filename}" if error.filename else ""
-        say_error(f"the disk is full{where}: {error.strerror}.", "Make room and try again.")
-        return EnvironmentUnable.exit_code
+    full = disk_full(error)
+    if full is not None:
+        say_error(full.message, full.hint)
+        return full.exit_code
     if os.environ.get("AUTOTUNE_DEBUG"):
         traceback.print_exc()
     say_error(
-        f"autotune failed: {type(error).__name__}: {error}",
+        hide_text(f"autotune failed: {type(error).__name__}: {error}"),
         "This is a bug in autotune; AUTOTUNE_DEBUG=1 shows the traceback.",
     )
     return 5

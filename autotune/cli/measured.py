@@ -91,17 +91,19 @@ def measured_lines(result: Result) -> list[str]:
         result: a result with a best trial.
     """
     best = result.best_trial
-    assert best is not None and best.estimate is not None
+    numbers = result.estimate_of(result.best)
+    assert best is not None and numbers is not None
     measured = best.report.measurement
     assert measured is not None
-    numbers = best.estimate
-    times = sum(t.candidate.key == result.best for t in result.trials)
+    times = len(result.timed_of(result.best))
+    often = "measured once" if times == 1 else f"measured {times} times"
+    middle = "" if times == 1 else f" (median of {times})"
     lines = [
-        f"config      {describe(best.candidate, accumulation_of(best))}, measured {times} times",
+        f"config      {describe(best.candidate, accumulation_of(best))}, {often}",
         f"peak        {peaks_line(measured.peaks)} of {show_bytes(result.budget.usable_bytes)} "
-        "usable (first measurement)",
+        f"usable{'' if times == 1 else ' (first of them)'}",
         f"speed       {numbers.useful_tokens_per_s:,.0f} useful tokens/s, one pass takes about "
-        f"{show_duration(numbers.pass_seconds)} (first measurement)",
+        f"{show_duration(numbers.pass_seconds)}{middle}",
         f"kept        {show_ratio(numbers.retention_ratio)} of the label tokens",
     ]
     speed, other = result.speedup, result.reference_trial

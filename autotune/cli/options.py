@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from autotune.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from autotune.intake.request import Request
 
 Model = Annotated[
     str | None, typer.Option("--model", help="Hub id, model folder, or config.json.", metavar="M")
@@ -59,6 +63,33 @@ Sets = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
 OutputFormat = Annotated[str, typer.Option("--format", help="table or json.")]
+
+
+def request_of(context: typer.Context, *, but: tuple[str, ...] = ()) -> Request:
+    """Return what a command line asks for: its options that are fields of a request, by name.
+
+    Args:
+        context: typer's context of the command.
+        but: options of the command that mean something else than the field of their name.
+
+    Raises:
+        BadInput: ``--set`` is not of the form it should have.
+    """
+    from autotune.intake.request import Request
+
+    options = {name: value for name, value in context.params.items() if name not in but}
+    options["set_options"] = parse_sets(options["set_"] or [])
+    allowed = (options.get("allow") or "").split(",")
+    options["allow"] = tuple(change.strip() for change in allowed if change.strip())
+    fields = {field.name for field in dataclasses.fields(Request)}
+    values = {name: value for name, value in options.items() if name in fields}
+    return Request(**values, given=tuple(name for name in values if _typed(context, name)))
+
+
+def _typed(context: typer.Context, name: str) -> bool:
+    """Whether an option was typed, its default value or another."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def parse_sets(pairs: list[str]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class RowProgress:
         """Take the console of progress."""
         self._console = console
         self._what, self._done, self._total = "", 0, 0
-        self._next = time.monotonic() + _BETWEEN_LINES_S
+        self._next = 0.0
 
     def note(self, what: str, done: int, total: int, *, said: bool) -> None:
         """Take in how far it is.
@@ -48,8 +48,10 @@ class RowProgress:
             what: the station, as the measuring process calls it.
             done: rows done.
             total: rows there are; 0 when that is not known.
-            said: say it in a line, at most every few seconds.
+            said: say it in a line, every few seconds from the first few on.
         """
+        if _WORDS.get(what, what) != self._what:
+            self._next = time.monotonic() + _BETWEEN_LINES_S
         self._what, self._done, self._total = _WORDS.get(what, what), done, total
         if said and total and time.monotonic() >= self._next:
             self._next = time.monotonic() + _BETWEEN_LINES_S

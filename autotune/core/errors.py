@@ -13,7 +13,11 @@ Holds no handling: the command line's outermost frame turns an error into one li
 
 from __future__ import annotations
 
+import errno
+import os
 from difflib import get_close_matches
+
+from autotune.core.secrets import hide_text
 
 EXIT_REGRESSION = 1
 
@@ -24,9 +28,10 @@ class AutotuneError(Exception):
     exit_code = 5
 
     def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        # What was found may hold a password; notebooks, logs and CI keep what is said.
+        self.message = hide_text(message)
+        self.hint = None if hint is None else hide_text(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message} {self.hint}"
@@ -70,3 +75,24 @@ def nearest(name: str, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the known name most like ``name``, else ``""``."""
     match = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def disk_full(error: BaseException) -> EnvironmentUnable | None:
+    """Return what to say where a full disk or a used-up quota is behind an error, else None.
+
+    Args:
+        error: as it was caught; what it was raised from is looked at too.
+    """
+    behind: BaseException | None = error
+    while behind is not None:
+        for number in (errno.ENOSPC, errno.EDQUOT):
+            words = os.strerror(number)
+            # Libraries in other languages only pass on the words.
+            if getattr(behind, "errno", None) == number or words in str(behind):
+                file = getattr(behind, "filename", None)
+                where = f" at {file}" if file else ""
+                return EnvironmentUnable(
+                    f"the disk is full{where}: {words}.", "Make room and try again."
+                )
+        behind = behind.__cause__ or behind.__context__
+    return None

@@ -6,7 +6,7 @@ arrays as ``lengths.npz`` beside the profile; everybody else reads them from the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
@@ -46,6 +46,7 @@ class Lengths:
         chosen: int64[n], prompt+chosen tokens of preference rows, else None.
         rejected: int64[n], prompt+rejected tokens of preference rows, else None.
         drops_longer: whether rows beyond ``max_length`` are left out instead of cut (Reward).
+        held_out: how many of the n are held out for evaluation; TRL draws them anew each time.
     """
 
     tokens: IntArray
@@ -56,6 +57,7 @@ class Lengths:
     chosen: IntArray | None = None
     rejected: IntArray | None = None
     drops_longer: bool = False
+    held_out: int = 0
 
     def __post_init__(self) -> None:
         for name in ("labels", "first_labels", "real", "chosen", "rejected"):
@@ -106,6 +108,33 @@ class Lengths:
     def longest_row(self) -> int:
         """Index of the longest row, the first of several; there must be one."""
         return int(self.tokens.argmax())
+
+    @cached_property
+    def trained(self) -> Lengths:
+        """The rows of one pass: all but as many as are held out, spread evenly over the lengths.
+
+        Labels by position are those of all rows in proportion.
+        """
+        if not self.held_out:
+            return self
+        rows = len(self) - self.held_out
+        evenly = ((np.arange(rows) + 0.5) * len(self) / rows).astype(np.int64)
+        taken = np.sort(np.argsort(self.tokens, kind="stable")[evenly])
+
+        def of(array: IntArray | None) -> IntArray | None:
+            return None if array is None else array[taken]
+
+        return replace(
+            self,
+            tokens=self.tokens[taken],
+            labels=self.labels[taken],
+            label_positions=np.rint(self.label_positions * (rows / len(self))).astype(np.int64),
+            first_labels=of(self.first_labels),
+            real=of(self.real),
+            chosen=of(self.chosen),
+            rejected=of(self.rejected),
+            held_out=0,
+        )
 
     @cached_property
     def _label_totals(self) -> IntArray:

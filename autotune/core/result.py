@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -57,6 +58,17 @@ class Estimate(Frozen):
     spread_ratio: float
     precompute_seconds: float = 0.0
     rows_dropped: int = 0
+
+
+#: Fields of `Estimate` in which measurements of one candidate differ.
+_TIMED = (
+    "pass_seconds",
+    "precompute_seconds",
+    "score_seconds",
+    "useful_tokens_per_s",
+    "padded_tokens_per_s",
+    "label_tokens_per_s",
+)
 
 
 class TrialRecord(Frozen):
@@ -203,6 +215,36 @@ class Result(Frozen):
     def reference_trial(self) -> TrialRecord | None:
         """The trial ratios are made against."""
         return self.trial_of(self.reference)
+
+    @property
+    def searched(self) -> bool:
+        """Whether candidates were searched; `autotune probe` measures the one it is given."""
+        return any(trial.role == "search" for trial in self.trials) or len(self.trials) == 0
+
+    def fits_of(self, key: str | None) -> tuple[TrialRecord, ...]:
+        """Return every fitting trial of a candidate; its memory is read from any of them."""
+        return tuple(t for t in self.trials if t.candidate.key == key and t.estimate is not None)
+
+    def timed_of(self, key: str | None) -> tuple[TrialRecord, ...]:
+        """Return the fitting trials of a candidate that its speed is read from.
+
+        Measurements minutes apart differ by what else the machine did. So where a search took
+        turns with the reference, the turns alone count, from which the speed-up was made too.
+        """
+        fits = self.fits_of(key)
+        turns = tuple(t for t in fits if t.role == "confirmation")
+        return turns if turns and self.searched else fits
+
+    def estimate_of(self, key: str | None) -> Estimate | None:
+        """Return a candidate's estimate with the medians of its timed trials; None when none fits.
+
+        Every time and rate that is shown of a candidate as a whole is read here.
+        """
+        found = [t.estimate for t in self.timed_of(key) if t.estimate is not None]
+        if not found:
+            return None
+        middle = {name: median(getattr(e, name) for e in found) for name in _TIMED}
+        return found[0].model_copy(update=middle)
 
     @property
     def baseline_trial(self) -> TrialRecord | None:

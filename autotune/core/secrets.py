@@ -15,19 +15,26 @@ _SECRET_KEYS = ("token", "use_auth_token", "auth_token", "access_token", "api_ke
 _SECRET_VARIABLE = re.compile(
     r"TOKEN(?!IZERS)|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.I
 )
-#: Tokens of Hugging Face, GitHub, GitLab and OpenAI-like services, AWS key ids, passwords inside
-#: URLs. Names made of words, such as ``hf-internal-testing``, are none: where a service's tokens
-#: may hold dashes, one has a digit.
+#: Tokens of Hugging Face, GitHub, GitLab and OpenAI-like services, AWS key ids, and who logs in at
+#: an address with a password or on the web; a path may have cost it its second slash. Names made of
+#: words, such as ``hf-internal-testing``, are none: where a service's tokens may hold dashes, one
+#: has a digit.
 _SECRET_TEXT = re.compile(
     r"\b(?:hf|api_org|ghp|gho|ghs|ghu|ghr)_[A-Za-z0-9]{16,}|\bgithub_pat_[A-Za-z0-9_]{16,}"
     r"|\b(?:sk|glpat)-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{16}\b"
-    r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
+    r"|(?<=:/|//)[^/\s:@]*:[^/\s?#]+(?=@)|(?<=https://)[^/\s?#]+(?=@)|(?<=http://)[^/\s?#]+(?=@)"
+)
+#: Parameters of addresses whose value is one by their name, as in ``?access_token=...``.
+_SECRET_PARAMETER = re.compile(
+    r"([?&](?:[\w.-]*(?:token|secret|password|passwd|credential|signature|api_?key)[\w.-]*"
+    r"|key|sig|pwd|auth)=)[^&#\s\"'<>]+",
+    re.I,
 )
 
 
 def hide_text(text: str) -> str:
     """Return a text with everything hidden that looks like a secret."""
-    return _SECRET_TEXT.sub(HIDDEN, text)
+    return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", _SECRET_TEXT.sub(HIDDEN, text))
 
 
 def is_secret_variable(name: str, value: str = "") -> bool:
@@ -40,9 +47,11 @@ def is_secret_option(name: str, value: Any, *, nested: bool = False) -> bool:
 
     Args:
         name: the option, or a key of a nested one.
-        value: its value; only text can be one, and lists are not looked into.
+        value: its value: text, or a list that holds such text.
         nested: whether the name is a key of a nested option.
     """
+    if isinstance(value, list | tuple):
+        return any(is_secret_option("", one) for one in value)
     if not isinstance(value, str):
         return False
     named = name in SECRET_OPTIONS or (nested and name in _SECRET_KEYS)

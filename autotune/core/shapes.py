@@ -75,7 +75,7 @@ def shapes_of_pass(
     """Return the micro-batches of one pass over the rows.
 
     Args:
-        lengths: the rows, uncut.
+        lengths: the rows, uncut; those held out for evaluation are not passed over.
         batch: ``per_device_train_batch_size``, rows (packed rows, when packing).
         max_length: cut in tokens, None for none; with ``padding_free`` and no packing, where TRL
             refuses a ``max_length``, what the rows were cut to beforehand.
@@ -96,6 +96,7 @@ def shapes_of_pass(
         raise BadInput("packing needs a max_length, found none.", "Set max_length.")
     if batch < 1:
         raise BadInput(f"per_device_train_batch_size is {batch}, expected at least 1.")
+    lengths = lengths.trained
     if packing == "none" or max_length is None:
         kept = lengths.kept_rows(max_length)
         tokens, useful = lengths.cut(max_length)[kept], lengths.both_sides(max_length)[kept]

@@ -6,6 +6,7 @@ prepared is ``prepare``'s matter.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -105,6 +106,29 @@ def _test_rows(
             "Name them with --dataset-test-split, hold some out of a file's rows with "
             "--set test_split_size=0.1, or switch evaluation off.",
         ) from error
+
+
+def held_out_rows(
+    source: DatasetSource, options: Mapping[str, Any], profile: DatasetProfile
+) -> int:
+    """Return how many of the rows used TRL holds out of training (``test_split_size``).
+
+    It divides what it reads by a ``datasets:`` block, whether the config evaluates or not.
+
+    Args:
+        source: where the rows come from.
+        options: TRL options, upstream spelling, final types.
+        profile: the rows.
+
+    Raises:
+        BadInput: nothing would be left on one side.
+    """
+    size = options.get("test_split_size")
+    if size is None or not (_is_block(source) or profile.converted_file is not None):
+        return 0
+    _check_share(size, profile.rows_given)
+    share: float = size if size < 1 else size / profile.rows_given
+    return min(math.ceil(share * profile.rows_used), profile.rows_used - 1)
 
 
 def _check_share(size: float, rows: int) -> None:

@@ -210,7 +210,7 @@ def _write_lengths(path: Path, lengths: Lengths) -> None:
     arrays = {
         field.name: getattr(lengths, field.name)
         for field in dataclasses.fields(lengths)
-        if getattr(lengths, field.name) is not None
+        if getattr(lengths, field.name) is not None and field.name != "held_out"  # the job's matter
     }
     wide = ("label_positions", "drops_longer")
     narrow = {k: v if k in wide else v.astype(np.int32) for k, v in arrays.items()}

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.core.errors import BadInput, nearest
+from autotune.core.errors import BadInput, disk_full, nearest
 from autotune.dataset.builders import BUILDERS, COMPRESSED, builder_of, data_suffix
 from autotune.dataset.hub import load_hub
 from autotune.dataset.json_lines import first_fault
@@ -134,6 +134,8 @@ def load_files(
         if first is not None:
             return take(loaded, split, shown, first)
     except (*_UNREADABLE, datasets.exceptions.DatasetsError) as error:
+        if full := disk_full(error):
+            raise full from error
         if "no data" in str(error) or all(_is_blank(file) for file in files):
             raise BadInput(f"data set {shown} holds no rows.") from error
         raise BadInput(*_why_unreadable(files, error)) from error

@@ -52,7 +52,7 @@ def _numbers(result: Result, settings: Settings) -> list[str]:
     peak = measurement.peaks.deciding_bytes if measurement else None
     if peak is not None:
         lines.append(f"peak memory {show_bytes(peak)}")
-    estimate = settings.trial.estimate
+    estimate = result.estimate_of(settings.trial.candidate.key)
     if estimate is not None:
         lines.append(
             f"{estimate.useful_tokens_per_s:,.0f} useful tokens/s,"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autotune.core.errors import BadInput
 from autotune.core.job import Job
-from autotune.intake.request import Request
+from autotune.intake.request import REQUEST_FILE, Request
 from autotune.study.ownership import is_held
 
 #: Parent of the folders of runs without ``--out``.
@@ -36,7 +36,7 @@ def open_folder(request: Request, job: Job) -> Path:
     if out_dir.exists() and not out_dir.is_dir():
         raise BadInput(f"{out_dir} is a file, expected a folder.", "Choose another --out.")
     if out_dir.exists() and any(out_dir.iterdir()):
-        is_run = (out_dir / "study.db").exists() or (out_dir / "trials").is_dir()
+        is_run = (out_dir / REQUEST_FILE).is_file() or (out_dir / "trials").is_dir()
         if not request.force:
             what = "holds a run" if is_run else "exists and is not empty"
             raise BadInput(

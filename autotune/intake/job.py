@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from autotune.core.job import ALLOWABLE, PROBED_TRAINERS, DatasetSource, Job, Tr
 from autotune.core.secrets import without_secrets
 from autotune.core.units import parse_ratio
 from autotune.emit.read_config import UserConfig, parse_user_config, read_user_config
+from autotune.intake.cache import cache_dir, home_cache_refused
 from autotune.intake.request import Request
-from autotune.intake.secrets import withhold
+from autotune.intake.secrets import hub_token, withhold
 from autotune.knobs.versions import canonical_options
 
 #: Keys of a TRL YAML that ``--set`` cannot give, and what does.
@@ -73,16 +74,20 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
     withheld = withhold(_user_config(request))
     config = withheld.config
     set_options, more = without_secrets(request.set_options)
-    withheld = replace(withheld, names=(*withheld.names, *more))
+    env = {**withheld.env, **hub_token(request.set_options)}
+    withheld = replace(withheld, env=env, names=(*withheld.names, *more))
     model = request.model or config.model
     source = config.dataset
     if request.dataset is not None:
         source = DatasetSource(path=request.dataset)
+    _refuse_addresses(source)
     notices = [
         f"{key} is written more than once in {request.config}: the last one counts, as for TRL."
         for key in config.repeated
     ]
     notices += withheld.notices
+    if elsewhere := home_cache_refused():
+        notices.append(elsewhere)
     demo_model = model is None
     if model is None:
         model = str(demo_model_dir())
@@ -141,6 +146,33 @@ def _check_words(request: Request) -> None:
         raise BadInput(f"--seed is {request.seed}, expected 0 or more.")
 
 
+def _refuse_addresses(source: DatasetSource | None) -> None:
+    """Stop at rows that are not here.
+
+    Raises:
+        BadInput: an address is named where rows are.
+    """
+    if source is None:
+        return
+    for text in _texts([source.path, *(source.blocks or ())]):
+        if "://" in text:
+            raise BadInput(
+                f"data set {text} is an address, expected a file, a folder or a hub data set.",
+                "Download it first and give the file.",
+            )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text in a tree of lists and mappings."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, dict):
+        yield from _texts(list(value.values()))
+
+
 def _one_of(value: str, known: tuple[str, ...], option: str) -> Any:
     if value not in known:
         raise BadInput(
@@ -171,14 +203,6 @@ def _absolute(name: str) -> str:
             f"{name[:60]!r} is neither a path nor a hub id: {error.args[-1]}.",
             "Give the name of a file, a folder or a hub repository.",
         ) from error
-
-
-def cache_dir() -> Path:
-    """Return the folder of caches shared between runs (``AUTOTUNE_CACHE`` overrides it)."""
-    import platformdirs
-
-    named = os.environ.get("AUTOTUNE_CACHE")
-    return Path(named) if named else Path(platformdirs.user_cache_dir("autotune"))
 
 
 def demo_model_dir() -> Path:

@@ -52,6 +52,8 @@ class Request:
         out: the run's folder; None makes ``autotune-runs/<time>-<model>``.
         force: replace a run that is already in the folder.
         inputs: folder Python objects were written to, moved into the run's folder.
+        given: fields that were asked for by name: a resumed run holds them to what it was started
+            with even where they have their default.
     """
 
     model: str | None = None
@@ -80,13 +82,14 @@ class Request:
     out: str | None = None
     force: bool = False
     inputs: str | None = None
+    given: tuple[str, ...] = ()
 
 
 #: Fields that may name a local path.
 _PATHS = ("model", "dataset", "config", "space")
 REQUEST_FILE = "request.json"
 #: Fields a resumed run may change; every other one belongs to the study.
-_MAY_CHANGE = ("trials", "timeout", "probe_timeout", "resume", "out", "force", "inputs")
+_MAY_CHANGE = ("trials", "timeout", "probe_timeout", "resume", "out", "force", "inputs", "given")
 
 
 #: What a field of a type takes, in words.
@@ -159,7 +162,9 @@ def save_request(request: Request, out_dir: Path) -> None:
 
     Secrets are not kept: those of options are not needed, a storage's has to be given again.
     """
-    text = json.dumps(_publishable(dataclasses.asdict(request)), indent=1, default=str)
+    kept = _publishable(dataclasses.asdict(request))
+    del kept["given"]
+    text = json.dumps(kept, indent=1, default=str)
     (out_dir / REQUEST_FILE).write_text(text + "\n", encoding="utf-8")
 
 
@@ -192,16 +197,16 @@ def resumed_request(request: Request, out_dir: Path) -> Request:
     stored = {**plain, **stored}
     kept = _publishable(stored)  # runs of older versions kept everything
     changes: dict[str, Any] = {}
-    given = dataclasses.asdict(request)
-    for name, value in _publishable(given).items():
+    asked = dataclasses.asdict(request)
+    for name, value in _publishable(asked).items():
         before = kept[name]
-        before = tuple(before) if isinstance(plain[name], tuple) else before
-        asked = value != plain[name]
+        named = value != plain[name] or name in request.given
         if name in _MAY_CHANGE:
-            changes[name] = value if asked else before
-        elif asked and value != before:
+            changes[name] = value if named else before
+        elif named and value != before:
             raise BadInput(
-                f"the run in {out_dir} was started with {name}={before!r}, not {value!r}.",
+                f"the run in {out_dir} was started {_with(name, before)}, "
+                f"not {_with(name, value)}.",
                 "Resume it as it was started, or choose another --out.",
             )
         else:
@@ -217,7 +222,20 @@ def resumed_request(request: Request, out_dir: Path) -> Request:
     return Request(**{**changes, "resume": True, "out": request.out, "force": False})
 
 
+def _with(name: str, value: Any) -> str:
+    option = "--set" if name == "set_options" else f"--{name.replace('_', '-')}"
+    if isinstance(value, Mapping):
+        value = " ".join(
+            f"{key}={one if isinstance(one, str) else json.dumps(one, default=str)}"
+            for key, one in value.items()
+        )
+    elif isinstance(value, tuple):
+        value = ",".join(value)
+    return f"without {option}" if value in (None, "") else f"with {option} {value}"
+
+
 def _publishable(request: dict[str, Any]) -> dict[str, Any]:
     options, _ = without_secrets(request["set_options"])
     storage = request["storage"] and hide_text(request["storage"])
-    return {**request, "set_options": options, "storage": storage}
+    allow = tuple(sorted(request["allow"]))
+    return {**request, "set_options": options, "storage": storage, "allow": allow}

@@ -6,8 +6,9 @@ and nowhere else. In the user's YAML a comment takes their place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import yaml
 
@@ -18,6 +19,9 @@ from autotune.core.secrets import (
     without_secrets,
 )
 from autotune.emit.read_config import UserConfig
+
+#: Stands for the key of what is in a list.
+_NO_KEY = yaml.ScalarNode("tag:yaml.org,2002:str", "")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,17 @@ class Withheld:
         )
 
 
+def hub_token(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variable by which a model is read from the hub with the options' own token.
+
+    Args:
+        options: TRL options by name, secrets included.
+    """
+    init = options.get("model_init_kwargs")
+    token = init.get("token") if isinstance(init, Mapping) else None
+    return {"HF_TOKEN": token} if isinstance(token, str) else {}
+
+
 def withhold(config: UserConfig) -> Withheld:
     """Return a config without its secrets.
 
@@ -53,11 +68,13 @@ def withhold(config: UserConfig) -> Withheld:
         config: the user's YAML, taken apart.
     """
     options, names = without_secrets(config.options)
+    token = hub_token(config.options)
     secret = {k: v for k, v in config.env.items() if is_secret_variable(k, v)}
     env = {k: v for k, v in config.env.items() if k not in secret}
     names = (*names, *(f"env {name}" for name in secret))
     text = hide_text(_commented(config.text)) if names else hide_text(config.text)
-    return Withheld(replace(config, text=text, options=options, env=env), secret, names)
+    kept = replace(config, text=text, options=options, env=env)
+    return Withheld(kept, {**secret, **token}, names)
 
 
 def _commented(text: str) -> str:
@@ -93,6 +110,10 @@ def _is_secret(key: yaml.Node, value: yaml.Node, *, env: bool, nested: bool) -> 
     if isinstance(value, yaml.MappingNode):
         inner = [_is_secret(k, v, env=env, nested=True) for k, v in value.value]
         return bool(inner) and all(inner)
+    if isinstance(value, yaml.SequenceNode):
+        return not env and any(
+            _is_secret(_NO_KEY, one, env=env, nested=False) for one in value.value
+        )
     if not isinstance(value, yaml.ScalarNode):
         return False
     if env:

@@ -101,7 +101,7 @@ class Facts:
             max_length: tokens of a packed row.
             strategy: TRL's ``packing_strategy``.
         """
-        documents = int((self.lengths.tokens > 0).sum())
+        documents = int((self.lengths.trained.tokens > 0).sum())
         return documents / max(1, self.packed_rows(max_length, strategy))
 
     def packed_rows(self, max_length: int, strategy: str) -> int:
@@ -109,6 +109,6 @@ class Facts:
         key = (max_length, strategy)
         if key not in self._packed_rows:
             self._packed_rows[key] = len(
-                pack(self.lengths.tokens, max_length, strategy, shards=self.shards)
+                pack(self.lengths.trained.tokens, max_length, strategy, shards=self.shards)
             )
         return self._packed_rows[key]

@@ -47,7 +47,7 @@ def length_within_positions(candidate: Candidate, facts: Facts) -> str | None:
 def batch_within_the_rows(candidate: Candidate, facts: Facts) -> str | None:
     """A micro-batch cannot hold more rows than there are, packed ones included."""
     batch = int(candidate.get("per_device_train_batch_size") or 1)
-    rows, what = len(facts.lengths), "rows"
+    rows, what = len(facts.lengths.trained), "rows"
     length, packing = candidate.get("max_length"), str(candidate.get("packing", "none"))
     if packing != "none" and isinstance(length, int):
         rows, what = facts.packed_rows(length, packing), "packed rows"

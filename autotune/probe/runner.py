@@ -18,6 +18,7 @@ from typing import Self
 from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
 from autotune.core.measurement import ProbeReport
+from autotune.core.secrets import hide_text
 from autotune.probe.baseline import Baseline, Start
 from autotune.probe.classify import classify
 from autotune.probe.documents import LOG_FILE, REPLY_FILE, REQUEST_FILE, read_reply, write_document
@@ -258,7 +259,8 @@ class Runner:
             raise
         finally:
             if (folder / LOG_FILE).exists():
-                shutil.copyfile(folder / LOG_FILE, log_file)
+                said = (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace")
+                log_file.write_text(hide_text(said), encoding="utf-8")
             if not self._keep:
                 shutil.rmtree(folder, ignore_errors=True)
 

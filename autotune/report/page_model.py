@@ -28,7 +28,7 @@ def page_values(result: Result) -> dict[str, Any]:
     best = result.best_trial
     return {
         "result": result,
-        "searched": summary.searched(result),
+        "searched": result.searched,
         "title": f"autotune: {short_name(result.job.model)}",
         "where": (short_name(result.job.model), short_name(result.job.dataset.path)),
         "headline": summary.headline(result),
@@ -73,7 +73,7 @@ def short_name(name: str) -> str:
 def again_command(result: Result) -> str:
     """Return the command line that asks for the same again."""
     job, budget, source = result.job, result.budget, result.job.dataset
-    verb = "run" if summary.searched(result) else "probe"
+    verb = "run" if result.searched else "probe"
     words = ["autotune", verb, "--model", job.model]
     if source.blocks is None:  # else the rows are those YOUR.yaml names
         words += ["--dataset", source.path]

@@ -48,7 +48,8 @@ def sample_of(
         part: key of `MEMORY_PARTS` or None.
         speed: ``absolute``, or ``ratio`` to the reference candidate of the same run.
     """
-    measured = [m for m in (t.report.measurement for t in _repeats(result, trial)) if m is not None]
+    fits = result.fits_of(trial.candidate.key) or (trial,)
+    measured = [t.report.measurement for t in fits if t.report.measurement is not None]
     if not measured:
         return None
     if metric == "peak_memory":
@@ -59,11 +60,9 @@ def sample_of(
     if speed == "ratio":
         found = result.speedup
         return Sample(found.value, (found.high - found.low) / 2) if found else None
-    if trial.estimate is None:
-        return None
-    rates = [t.estimate.useful_tokens_per_s for t in _repeats(result, trial) if t.estimate]
-    sample = _middle(list(rates))
-    if sample is None:
+    timed = result.timed_of(trial.candidate.key)
+    sample = _middle([t.estimate.useful_tokens_per_s for t in timed if t.estimate])
+    if sample is None or trial.estimate is None:
         return None
     count = max(len(measured[0].timed_steps), 1)
     within = sample.value * _MEDIAN_95 * trial.estimate.spread_ratio / math.sqrt(count)
@@ -75,31 +74,20 @@ def steps_of(result: Result, trial: TrialRecord) -> tuple[Step, ...]:
 
     Args:
         result: the result the trial is of.
-        trial: the candidate; repeats of other shapes than its own are left out.
+        trial: the candidate; repeats of other shapes than the first are left out.
     """
-    own = trial.report.measurement
-    if own is None:
-        return ()
-    series = [
-        t.report.measurement.timed_steps for t in _repeats(result, trial) if t.report.measurement
-    ]
-    alike = [steps for steps in series if shapes(steps) == shapes(own.timed_steps)]
+    timed = result.timed_of(trial.candidate.key) or (trial,)
+    series = [t.report.measurement.timed_steps for t in timed if t.report.measurement]
+    alike = [steps for steps in series if shapes(steps) == shapes(series[0])]
     return tuple(
         step.model_copy(update={"seconds": median(steps[n].seconds for steps in alike)})
-        for n, step in enumerate(own.timed_steps)
+        for n, step in enumerate(series[0] if series else ())
     )
 
 
 def shapes(steps: Sequence[Step]) -> list[tuple[int, int]]:
     """Return what the time of each step depends on."""
     return [(step.rows, step.width) for step in steps]
-
-
-def _repeats(result: Result, trial: TrialRecord) -> list[TrialRecord]:
-    """Return every trial of a candidate that fits, at least the given one."""
-    key = trial.candidate.key
-    found = [t for t in result.trials if t.candidate.key == key and t.estimate is not None]
-    return found or [trial]
 
 
 def _peak(measurement: Measurement, part: str | None) -> int | None:

@@ -6,11 +6,11 @@ Computes nothing that was not measured; knows no format.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.knobs.versions import RENAMED, canonical_options, spelled
 from autotune.report.anatomy import lost_words, precompute_words, weights_words
 from autotune.report.side_by_side import what_dominates
 
@@ -62,15 +62,10 @@ class Setting:
         return self.before != self.after
 
 
-def searched(result: Result) -> bool:
-    """Whether candidates were searched; `autotune probe` measures the one config it is given."""
-    return any(trial.role == "search" for trial in result.trials) or len(result.trials) == 0
-
-
 def headline(result: Result) -> str:
     """Say the answer in one sentence."""
     best = result.best_trial
-    if not searched(result):
+    if not result.searched:
         peak = _peak(best) if best is not None else None
         if peak is None:
             return f"The config does not run within {show_bytes(result.budget.total_bytes)}."
@@ -90,7 +85,7 @@ def headline(result: Result) -> str:
 
 def reference_name(result: Result) -> str:
     """Return whose configuration ratios are made against."""
-    if not searched(result):
+    if not result.searched:
         return "the same config at batch 1, unpacked, with full checkpointing"
     trial = result.reference_trial
     mine = trial is not None and trial.role == "baseline"
@@ -122,9 +117,11 @@ def sentences(result: Result) -> list[str]:
         found += [f"{words[0].upper()}{words[1:]}." for words in said if words]
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")
+    if called := spelling(result):
+        found.append(called)
     if processes := several_processes(result):
         found.append(processes)
-    if not searched(result):
+    if not result.searched:
         cost = f"Measuring took {show_duration(result.search_seconds)}"
         return [*found, f"{cost} for {len(result.trials)} probes."]
     cost = f"The search took {show_duration(result.search_seconds)}"
@@ -149,6 +146,13 @@ def several_processes(result: Result) -> str:
     )
 
 
+def spelling(result: Result) -> str:
+    """Say how a knob's option is called in the emitted files where its name is another."""
+    written = {setting.name for setting in settings(result)}
+    names = [f"{new} is the knob {old}" for new, old in RENAMED.items() if new in written]
+    return f"In the emitted files and the list of options {names[0]}." if names else ""
+
+
 def notices(result: Result) -> list[str]:
     """Return the remarks for the reader, without the one that every report has on top."""
     return [notice for notice in result.notices if notice != CPU_REMARK]
@@ -156,19 +160,16 @@ def notices(result: Result) -> list[str]:
 
 def facts(result: Result) -> list[Fact]:
     """Return speed, time, tokens kept and peak of winner and reference."""
-    best, other = result.best_trial, result.reference_trial
-    if best is None or best.estimate is None:
+    best, b = result.best_trial, result.estimate_of(result.best)
+    if best is None or b is None:
         return []
-    if other is None or other.estimate is None or result.best == result.reference:
-        other = None
-    b, o = best.estimate, other.estimate if other else None
-    rate = in_turns(result, best, "useful_tokens_per_s")
-    seconds = in_turns(result, best, "pass_seconds")
-    rate_before = other and in_turns(result, other, "useful_tokens_per_s")
-    seconds_before = other and in_turns(result, other, "pass_seconds")
+    other = None if result.best == result.reference else result.reference_trial
+    o = result.estimate_of(other.candidate.key) if other else None
     rows = [
-        _fact("Useful tokens per second", rate, rate_before, _rate),
-        _fact("Time for one pass", seconds, seconds_before, show_duration, less=True),
+        _fact(
+            "Useful tokens per second", b.useful_tokens_per_s, o and o.useful_tokens_per_s, _rate
+        ),
+        _fact("Time for one pass", b.pass_seconds, o and o.pass_seconds, show_duration, less=True),
         _fact("Label tokens kept", b.retention_ratio, o and o.retention_ratio, show_ratio),
         _fact("Padding computed", b.padding_ratio, o and o.padding_ratio, show_ratio, less=True),
     ]
@@ -185,37 +186,20 @@ def facts(result: Result) -> list[Fact]:
     return rows
 
 
-def in_turns(result: Result, trial: TrialRecord, name: str) -> float:
-    """Return a time or a rate of a fitting trial as it was when winner and reference took turns.
-
-    Single measurements minutes apart differ by what else the machine did; the median of the turns
-    is what the speed-up was made from. Without turns it is the trial's own number.
-
-    Args:
-        result: the result the trial is of.
-        trial: the winner or the reference.
-        name: field of `Estimate`.
-    """
-    assert trial.estimate is not None
-    key = trial.candidate.key
-    turns = [
-        getattr(t.estimate, name)
-        for t in result.trials
-        if t.role == "confirmation" and t.candidate.key == key and t.estimate is not None
-    ]
-    return float(median(turns)) if turns else float(getattr(trial.estimate, name))
-
-
 def settings(result: Result) -> list[Setting]:
-    """Return the winner's options and variables beside the reference's, changed ones first."""
+    """Return the winner's options and variables beside the reference's, changed ones first.
+
+    Spelled as in the emitted files, so that one can be found in the other.
+    """
     best, other = result.best_trial, result.reference_trial or result.baseline_trial
     if best is None:
         return []
-    asked = result.job.options
-    before = {**asked, **(other.options if other else {})}
+    asked, versions = result.job.options, result.environment.versions
+    options = canonical_options({**asked, **(other.options if other else {})})
+    before = spelled(options, versions)
     found = [
         Setting(name, value_text(before.get(name, NOT_SET)), value_text(value))
-        for name, value in best.options.items()
+        for name, value in spelled(best.options, versions).items()
     ]
     if best.pretruncate_tokens is not None:
         cut = other.pretruncate_tokens if other else None

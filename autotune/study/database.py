@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable, ToolFailure
-from autotune.core.secrets import hide_text
 
 _T = TypeVar("_T")
 
@@ -28,7 +27,7 @@ _UNUSABLE_NOW = re.compile(
     re.IGNORECASE,
 )
 _NO_DATABASE = re.compile(r"not a database|malformed|unsupported file format", re.IGNORECASE)
-_SAFE = "Finished measurements are in the trials folder; run again with --resume."
+_SAFE = "Put that right and run again: --resume goes on from what was measured."
 
 
 class Database:
@@ -74,7 +73,7 @@ class Database:
             return self.optuna.storages.RDBStorage(url, engine_kwargs=_engine_options(url))
         except ArgumentError as error:  # unknown dialects included
             raise BadInput(
-                f"--storage is {hide_text(url)!r}: {hide_text(str(error))}.",
+                f"--storage is {url!r}: {error}.",
                 "It takes a database URL such as sqlite:///study.db or mysql+pymysql://host/name.",
             ) from error
         except ImportError as error:

@@ -49,8 +49,8 @@ def estimate(
     once = precompute_seconds(measurement, shapes)
     each = seconds + once / passes(settings, facts, updates)
     useful, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
-    labels = kept * facts.lengths.labels_kept(facts.reference_length)
-    total = int(facts.lengths.both_sides(None).sum())
+    labels = kept * facts.lengths.trained.labels_kept(facts.reference_length)
+    total = int(facts.lengths.trained.both_sides(None).sum())
     dropped = 1.0 - useful / total if total else 0.0
     length = candidate.get("max_length")
     packing = candidate.get("packing", "none")

@@ -5,7 +5,7 @@ Pure functions of a request and of what the measuring process answered; starts n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
 from autotune.core.units import parse_duration, parse_ratio, show_duration
+from autotune.dataset.both_splits import held_out_rows
 from autotune.intake.job import Origin
 from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
@@ -55,11 +56,13 @@ def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
         prepared: what the measuring process made of it.
         prepared_dir: folder with the rows' lengths.
     """
+    lengths = Lengths.read(prepared_dir / "lengths.npz")
+    held_out = held_out_rows(job.dataset, prepared.options, prepared.profile)
     return Facts(
         job=job.model_copy(update={"options": prepared.options}),
         defaults=prepared.defaults,
         device=prepared.device,
-        lengths=Lengths.read(prepared_dir / "lengths.npz"),
+        lengths=replace(lengths, held_out=held_out),
         positions=prepared.model.positions,
         moe=prepared.model.moe,
         versions=prepared.environment.versions,
@@ -101,6 +104,17 @@ def timeout_notice(limits: Limits) -> tuple[str, ...]:
         f"confirming and verifying the winner may take {show_duration(limits.checks_s)} more, and "
         "what has begun is finished within --probe-timeout "
         f"({VERIFICATION_TIMES} times that for a verification).",
+    )
+
+
+def held_out_notice(lengths: Lengths) -> tuple[str, ...]:
+    """Say which rows a pass is counted over where some are held out."""
+    if not lengths.held_out:
+        return ()
+    return (
+        f"{lengths.held_out:,} of the {len(lengths):,} rows are held out for evaluation "
+        "(test_split_size): a pass is counted over the others. TRL draws them anew each time, so "
+        "memory is measured on the longest of all.",
     )
 
 

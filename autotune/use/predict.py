@@ -18,7 +18,8 @@ from autotune.core.job import Budget, Job, Trainer
 from autotune.core.prediction import Fit, Forecast
 from autotune.core.rates import Rates
 from autotune.core.units import parse_bytes, parse_duration, show_bytes, show_ratio
-from autotune.intake.job import Origin, build_job, cache_dir
+from autotune.intake.cache import cache_dir
+from autotune.intake.job import Origin, build_job
 from autotune.intake.objects import as_paths
 from autotune.intake.request import Request, with_absolute_paths
 from autotune.intake.stand_in import stand_in_folder
@@ -39,7 +40,7 @@ from autotune.spaces.load import space_for
 from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
-from autotune.use.planned import facts_of, headroom_of, pinned
+from autotune.use.planned import facts_of, headroom_of, held_out_notice, pinned
 from autotune.use.preparation import open_measuring, prepare
 from autotune.use.watcher import Watcher
 
@@ -214,6 +215,7 @@ class _Use:
             notices=(
                 *self._notices(facts),
                 *assumed,
+                *held_out_notice(facts.lengths),
                 *self.origin.notices,
                 *prepared.notices,
                 *remarks,

@@ -24,7 +24,8 @@ from autotune.core.length_table import (
 )
 from autotune.core.lengths import Lengths
 from autotune.core.profile import IMPLICIT_CUT
-from autotune.intake.job import Origin, build_job, cache_dir
+from autotune.intake.cache import cache_dir, home_cache_refused
+from autotune.intake.job import Origin, build_job
 from autotune.intake.request import Request
 from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec
@@ -140,7 +141,7 @@ def _prepare(
 
 def _notices(request: Request, origin: Origin, prepared: Prepared) -> tuple[str, ...]:
     rows = prepared.profile
-    found = []
+    found = [elsewhere] if (elsewhere := home_cache_refused()) else []
     if origin.demo_model:
         found.append(
             "No model was named: tokens are those of the embedded demo model's tokenizer, and "

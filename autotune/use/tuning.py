@@ -12,8 +12,9 @@ from autotune.core.errors import Interrupted, ToolFailure
 from autotune.core.result import Result, TrialRecord
 from autotune.core.traced_step import TracedPeak
 from autotune.core.units import parse_bytes
+from autotune.intake.cache import cache_dir
 from autotune.intake.folder import discard_folder, drop_replaced, open_folder
-from autotune.intake.job import build_job, cache_dir
+from autotune.intake.job import build_job
 from autotune.intake.request import (
     Request,
     moved_inputs,
@@ -41,6 +42,7 @@ from autotune.use.planned import (
     facts_of,
     frozen,
     headroom_of,
+    held_out_notice,
     limits_of,
     notices_of,
     pinned,
@@ -101,6 +103,7 @@ class Tuning:
                 discard_folder(self._out_dir)
 
     def _runner(self) -> Runner:
+        save_request(self._request, self._out_dir)
         logs = self._out_dir / "logs"
         logs.mkdir(exist_ok=True)
         self._watch.stage(STARTING)
@@ -133,6 +136,7 @@ class Tuning:
             notices=(
                 *((remark,) if remark else ()),
                 *timeout_notice(self._limits),
+                *held_out_notice(facts.lengths),
                 *notices_of(self._origin, prepared, self._why_cold),
                 *space.notices,
             ),
@@ -141,7 +145,6 @@ class Tuning:
         return plan
 
     def _prepare_search(self, plan: Plan, runner: Runner) -> None:
-        save_request(self._request, self._out_dir)
         store = Store(self._out_dir, self._request.storage, frozen(plan, self._space, self._job))
         self._earlier_s = sum(t.report.wall_seconds for t in store.records())
         written = canonical_options(self._job.options)

@@ -18,7 +18,8 @@ from autotune.core.candidate import Candidate
 from autotune.core.job import Budget
 from autotune.core.measurement import ProbeReport
 from autotune.core.result import Estimate
-from autotune.intake.job import build_job, cache_dir
+from autotune.intake.cache import cache_dir
+from autotune.intake.job import build_job
 from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import settings

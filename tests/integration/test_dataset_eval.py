@@ -96,6 +96,10 @@ def test_a_file_is_divided_by_trl_itself_when_the_config_says_so(
         str(tmp_path / "run" / "dataset" / "train.parquet") == emitted["datasets"][0]["data_files"]
     )
     assert 0.2 == emitted["test_split_size"]
+    assert any("8 of the 40 rows are held out" in said for said in result.notices)
+    numbers = result.estimate_of(result.best)
+    assert numbers is not None
+    assert 32 == numbers.updates_per_pass * numbers.sequences_per_update
     assert not (tmp_path / "run" / "dataset" / "test.parquet").exists()
     assert "eval_loss" in trained(tmp_path)
 

@@ -23,6 +23,8 @@ model_init_kwargs: {{"token": "open-sesame"}}
 env:
   WANDB_API_KEY: open-sesame
   MLFLOW_TRACKING_URI: https://me:open-sesame@host/ml
+  MY_ENDPOINT: https://host/ml?api_key=open-sesame
+logging_dir: https://open-sesame@host/logs
 """
 PLANTED = (b"sesame", HF.encode())
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.console import say
+
 _FORMATS = ("table", "json", "markdown")
 
 
@@ -81,11 +83,11 @@ def compare(
     render = {"table": render_text, "json": render_json, "markdown": render_comparison}
     text = render[output_format](found)
     if out is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
     else:
         if Path(out).suffix == ".json" and Path(out).exists() and output_format != "json":
             raise BadInput(f"{out} looks like a result, which a comparison would replace.")
-        typer.echo(f"{verdict(found)}; written to {write_text(out, text, force=force)}")
+        say(f"{verdict(found)}; written to {write_text(out, text, force=force)}")
     if found.refusals:
         allowed = judge(before, now, thresholds, allow_different=True)
         raise BadInput(

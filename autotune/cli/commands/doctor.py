@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from autotune.cli.console import say, stderr, stdout
 from autotune.cli.options import OutputFormat, check_format
 
 if TYPE_CHECKING:
@@ -22,16 +23,15 @@ def register(app: typer.Typer) -> None:
 def doctor(output_format: OutputFormat = "table") -> None:
     """Examine the machine and print what was found."""
     check_format(output_format, ("table", "json"))
-    from autotune.cli.console import err, out
     from autotune.doctor import diagnose
 
-    with err().status("examining this machine (imports torch, transformers and trl)"):
+    with stderr().status("examining this machine (imports torch, transformers and trl)"):
         diagnosis = diagnose()
     if output_format == "json":
-        typer.echo(diagnosis.model_dump_json(indent=1))
+        say(diagnosis.model_dump_json(indent=1))
         return
     for line in _lines(diagnosis):
-        out().print(line, markup=False)
+        stdout().print(line, markup=False)
 
 
 def _lines(diagnosis: Diagnosis) -> list[str]:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.console import say
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -29,4 +31,4 @@ def emit(
             f"--format is {output_format!r}{nearest(output_format, list(EMITTERS))}.",
             f"It takes {', '.join(EMITTERS)}.",
         )
-    typer.echo(EMITTERS[output_format].render(read_result(Path(result))), nl=False)
+    say(EMITTERS[output_format].render(read_result(Path(result))), nl=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.console import say, stderr, stdout
 from autotune.cli.options import (
     Config,
     Dataset,
@@ -20,7 +21,7 @@ from autotune.cli.options import (
     TrainerName,
     TrainSplit,
     check_format,
-    parse_sets,
+    request_of,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def predict(
+    context: typer.Context,
     model: Model = None,
     dataset: Dataset = None,
     dataset_config: DatasetConfig = None,
@@ -77,44 +79,24 @@ def predict(
 ) -> None:
     """Collect the options, call the use case and show what it found."""
     check_format(output_format, ("table", "json"))
-    sets = parse_sets(set_ or [])
+    request = request_of(context, but=("out", "force"))
     files = None if out is None else _files(Path(out).expanduser(), force=force)
-    from autotune.cli.console import err
-    from autotune.cli.console import out as stdout
     from autotune.cli.forecast_view import print_forecast
     from autotune.cli.row_progress import RowsView
     from autotune.cli.signals import terminate_like_ctrl_c
-    from autotune.intake.request import Request
     from autotune.use.predict import forecast, require_fit
 
-    request = Request(
-        model=model,
-        dataset=dataset,
-        dataset_config=dataset_config,
-        dataset_train_split=dataset_train_split,
-        dataset_test_split=dataset_test_split,
-        trainer=trainer,
-        config=config,
-        space=space,
-        memory=memory,
-        headroom=headroom,
-        min_retention=min_retention,
-        effective_batch=effective_batch,
-        allow=tuple(a for a in allow.split(",") if a),
-        timeout=timeout,
-        set_options=sets,
-        seed=seed,
-    )
     terminate_like_ctrl_c()
-    with RowsView(err()) as view:
+    with RowsView(stderr()) as view:
         found = forecast(request, gpu=gpu, watcher=view)
     if output_format == "json":
-        typer.echo(found.model_dump_json(indent=1))
+        say(found.model_dump_json(indent=1))
     else:
         print_forecast(found, stdout())
     if files is not None:
         _write(found, files)
-        typer.echo(f"written to {files[1]}", err=output_format == "json")
+        written = f"written to {files[1]}"
+        stderr().print(written, markup=False) if output_format == "json" else say(written)
     require_fit(found)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.console import say, stderr, stdout
 from autotune.cli.files import new_file
 from autotune.cli.options import (
     Config,
@@ -25,7 +26,7 @@ from autotune.cli.options import (
     TrainSplit,
     Weights,
     check_format,
-    parse_sets,
+    request_of,
 )
 
 
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
 
 
 def probe(
+    context: typer.Context,
     model: Model = None,
     dataset: Dataset = None,
     dataset_config: DatasetConfig = None,
@@ -65,41 +67,22 @@ def probe(
 ) -> None:
     """Measure the config and write what was found."""
     check_format(output_format, ("table", "json"))
-    sets = parse_sets(set_ or [])
+    request = request_of(context, but=("out", "force"))
     file = None if out is None else new_file(out, force=force)
     from autotune.api import probe as measure
-    from autotune.cli.console import err
-    from autotune.cli.console import out as stdout
     from autotune.cli.measured import MeasuringView, measured_lines
     from autotune.cli.signals import terminate_like_ctrl_c
-    from autotune.intake.request import Request
     from autotune.probe.documents import write_document
     from autotune.study.single import require_runs
 
-    request = Request(
-        model=model,
-        dataset=dataset,
-        dataset_config=dataset_config,
-        dataset_train_split=dataset_train_split,
-        dataset_test_split=dataset_test_split,
-        trainer=trainer,
-        config=config,
-        device=device,
-        memory=memory,
-        headroom=headroom,
-        probe_timeout=probe_timeout,
-        weights=weights,
-        set_options=sets,
-        seed=seed,
-    )
     terminate_like_ctrl_c()
-    with MeasuringView(err()) as view:
+    with MeasuringView(stderr()) as view:
         result = measure(request, repeats=repeats, watcher=view)
     result = result.model_copy(update={"out_dir": str((file or Path("x")).resolve().parent)})
     if file is not None:
         write_document(file, result)
     if output_format == "json":
-        typer.echo(result.model_dump_json(indent=1))
+        say(result.model_dump_json(indent=1))
     elif result.best is not None:
         for line in measured_lines(result):
             stdout().print(line, markup=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.console import say, stderr, stdout
 from autotune.cli.options import (
     Config,
     Dataset,
@@ -20,7 +21,7 @@ from autotune.cli.options import (
     TrainerName,
     TrainSplit,
     check_format,
-    parse_sets,
+    request_of,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def register(app: typer.Typer) -> None:
 
 
 def profile(
+    context: typer.Context,
     model: Model = None,
     dataset: Dataset = None,
     dataset_config: DatasetConfig = None,
@@ -58,30 +60,16 @@ def profile(
 ) -> None:
     """Collect the options and call the use case."""
     check_format(output_format, FORMATS)
-    sets = parse_sets(set_ or [])
+    request = request_of(context, but=("out",))
     if out is None and output_format == "html" and sys.stdout.isatty():
         # A megabyte of page is nothing to read in a terminal.
         out = "lengths.html"
-    from autotune.cli.console import err
     from autotune.cli.row_progress import RowsView
     from autotune.cli.signals import terminate_like_ctrl_c
-    from autotune.intake.request import Request
     from autotune.use.profile import profile_rows
 
-    request = Request(
-        model=model,
-        dataset=dataset,
-        dataset_config=dataset_config,
-        dataset_train_split=dataset_train_split,
-        dataset_test_split=dataset_test_split,
-        trainer=trainer,
-        config=config,
-        min_retention=min_retention,
-        set_options=sets,
-        seed=seed,
-    )
     terminate_like_ctrl_c()
-    with RowsView(err()) as view:
+    with RowsView(stderr()) as view:
         report = profile_rows(request, sample_rows=sample, watcher=view)
     if out is None:
         _print(report, output_format)
@@ -91,12 +79,11 @@ def profile(
 
 def _print(report: LengthReport, output_format: str) -> None:
     if output_format == "table":
-        from autotune.cli.console import out
         from autotune.cli.lengths_view import print_lengths
 
-        print_lengths(report, out())
+        print_lengths(report, stdout())
     else:
-        typer.echo(_text(report, output_format), nl=False)
+        say(_text(report, output_format), nl=False)
 
 
 def _write(report: LengthReport, output_format: str, file: Path) -> None:
@@ -108,7 +95,7 @@ def _write(report: LengthReport, output_format: str, file: Path) -> None:
         write_whole(file, _text(report, output_format))
     except OSError as error:
         raise BadInput(f"{file} cannot be written: {error}") from error
-    typer.echo(f"written to {file}")
+    say(f"written to {file}")
 
 
 def _text(report: LengthReport, output_format: str) -> str:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.console import say
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -46,8 +48,8 @@ def report(
         folder = source if source.is_dir() else source.parent
         out, force = str(folder / reporter.file_name), True
     if out is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
         return
     if Path(out).suffix == ".json":
         raise BadInput(f"{out} looks like a result, which a report would replace.")
-    typer.echo(f"written to {write_text(out, text, force=force)}")
+    say(f"written to {write_text(out, text, force=force)}")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from autotune.cli.console import say, stderr, stdout
 from autotune.cli.options import (
     Config,
     Dataset,
@@ -24,7 +25,7 @@ from autotune.cli.options import (
     TrainSplit,
     Weights,
     check_format,
-    parse_sets,
+    request_of,
 )
 from autotune.core.job import ALLOWABLE
 from autotune.intake.request import DEFAULT_TRIALS
@@ -36,6 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
+    context: typer.Context,
     model: Model = None,
     dataset: Dataset = None,
     dataset_config: DatasetConfig = None,
@@ -84,45 +86,15 @@ def run(
 ) -> None:
     """Collect the options and call the use case."""
     check_format(output_format, ("table", "json"))
-    sets = parse_sets(set_ or [])
+    request = request_of(context)
     from autotune.api import plan_run
     from autotune.api import run as run_search
     from autotune.cli.answer import print_result
-    from autotune.cli.console import err
-    from autotune.cli.console import out as stdout
     from autotune.cli.live import LiveView, plan_lines
     from autotune.cli.signals import terminate_like_ctrl_c
-    from autotune.intake.request import Request
 
-    request = Request(
-        model=model,
-        dataset=dataset,
-        dataset_config=dataset_config,
-        dataset_train_split=dataset_train_split,
-        dataset_test_split=dataset_test_split,
-        trainer=trainer,
-        config=config,
-        space=space,
-        device=device,
-        memory=memory,
-        headroom=headroom,
-        objective=objective,
-        min_retention=min_retention,
-        effective_batch=effective_batch,
-        trials=trials,
-        timeout=timeout,
-        probe_timeout=probe_timeout,
-        allow=tuple(a.strip() for a in (allow or "").split(",") if a.strip()),
-        weights=weights,
-        set_options=sets,
-        storage=storage,
-        resume=resume,
-        seed=seed,
-        out=out,
-        force=force,
-    )
     terminate_like_ctrl_c()
-    view = LiveView(err(), plan_goes_elsewhere=dry_run)
+    view = LiveView(stderr(), plan_goes_elsewhere=dry_run)
     if dry_run:
         with view:
             plan = plan_run(request, view)
@@ -132,6 +104,6 @@ def run(
     with view:
         result = run_search(request, view)
     if output_format == "json":
-        typer.echo(result.model_dump_json(indent=1))
+        say(result.model_dump_json(indent=1))
     else:
         print_result(result, stdout())

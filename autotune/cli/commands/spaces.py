@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from autotune.cli.console import say
 from autotune.cli.options import OutputFormat, check_format
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def list_(output_format: OutputFormat = "table") -> None:
 
     spaces = [space for _, space in list_spaces()]
     if output_format == "json":
-        typer.echo(json.dumps([space.model_dump(mode="json") for space in spaces], indent=1))
+        say(json.dumps([space.model_dump(mode="json") for space in spaces], indent=1))
         return
     _print(
         [
@@ -60,11 +61,11 @@ def show(
     space = read_space(path)
     lines = [] if trainer is None else lines_for(space, trainer)
     if output_format == "json":
-        typer.echo(space.model_dump_json(indent=1))
+        say(space.model_dump_json(indent=1))
     elif trainer is None:
         text = path.read_text(encoding="utf-8")
         shipped = path.parent == spaces_dir()
-        typer.echo(with_schema(text, path.parent) if shipped else text, nl=False)
+        say(with_schema(text, path.parent) if shipped else text, nl=False)
     else:
         _print(lines)
 
@@ -83,7 +84,7 @@ def check(file: Annotated[str, typer.Argument(help="A search-space file.")]) -> 
     auto = [name for name, choices in counts.items() if choices is None]
     most = math.prod(len(choices) for choices in counts.values() if choices is not None)
     whose = " trainer" if space.trainer == "any" else ""
-    typer.echo(
+    say(
         f"{path} is a search space for {space.trainer}{whose} with "
         f"{_count(len(space.knobs), 'knob')}: at most {_count(most, 'assignment')}"
         + (f", times those of {', '.join(auto)}." if auto else ".")
@@ -94,7 +95,7 @@ def schema() -> None:
     """Print the JSON Schema."""
     from autotune.spaces.json_schema import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=1))
+    say(json.dumps(json_schema(), indent=1))
 
 
 def lines_for(space: Space, trainer: str) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
+from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable, disk_full
 from autotune.core.outcome import Phase
 from autotune.probe.child.lifeline import adopt_orphans, watch
 from autotune.probe.documents import REPLY_FILE, read_request, write_document
@@ -88,7 +88,7 @@ def _answer(spec: PrepareSpec | InspectSpec | TraceSpec, work_dir: Path, tracer:
             return Reply(environment=environment, rates=rates)
         return Reply(prepared=run_prepare(spec))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
-        return Reply(failure=_failure(error, Phase.LOAD, 0))
+        return Reply(failure=_failure(disk_full(error) or error, Phase.LOAD, 0))
 
 
 def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,6 +85,25 @@ def test_markup_in_a_message_is_text(call: Any, ends_in: Any) -> None:
 def test_ctrl_c_is_130_and_termination_143(call: Any, ends_in: Any) -> None:
     assert call(ends_in(KeyboardInterrupt()))[0] == 130
     assert call(ends_in(Terminated()))[0] == 143
+
+
+@pytest.mark.parametrize(
+    "start", [("-m", "autotune"), ("-c", "from autotune.__main__ import main; main()")]
+)
+def test_ctrl_c_while_libraries_load_shows_no_traceback(
+    start: tuple[str, str], tmp_path: Path
+) -> None:
+    # The first library to load stands in for a user who presses it at once.
+    pressed = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "typer.py").write_text(pressed, encoding="utf-8")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, *start, "--version"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True, timeout=60, check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+    assert (130, "", "error: stopped.\n") == (done.returncode, done.stdout, done.stderr)
 
 
 def test_an_exit_code_a_command_asks_for_is_kept(call: Any, ends_in: Any) -> None:

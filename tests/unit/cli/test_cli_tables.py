@@ -12,6 +12,8 @@ from autotune.cli.answer import print_result, train_command
 from autotune.cli.live import LiveView, trials_table
 from autotune.cli.words import describe, pass_of, peak_of, speed_of
 from autotune.core.outcome import Outcome
+from autotune.emit import EMITTERS
+from autotune.report import REPORTERS, compare
 from tests.support.facts import GIB, MIB, candidate_of, trial_of
 from tests.support.results import cpu_result, gpu_result
 
@@ -153,3 +155,22 @@ def test_candidates_that_differ_in_the_reference_or_the_weights_read_differently
     some = candidate_of(peft="dora", lora_r=8, lora_target_modules="all-linear")
     assert describe(some).endswith("dora r8 all-linear")
     assert "r8" not in describe(candidate_of(peft="none", lora_r=8))
+
+
+def test_the_answer_the_reports_and_the_emitted_file_say_one_speed() -> None:
+    # 7,420 at first, 7,405 when winner and reference took turns
+    result = gpu_result()
+    file = io.StringIO()
+    print_result(result, Console(file=file, width=200, highlight=False))
+    answer = file.getvalue().partition("best: ")[2]
+    comparison = compare(result, result, ())
+    rate = next(row for row in comparison.rows if row.name == "throughput")
+    assert 7405.0 == rate.baseline
+    for text in (
+        answer,
+        REPORTERS["markdown"].render(result).partition("<details>")[0],
+        REPORTERS["html"].render(result).partition("<table")[0],
+        EMITTERS["trl-yaml"].render(result),
+    ):
+        assert "7,405" in text
+        assert "7,420" not in text

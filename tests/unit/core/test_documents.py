@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from autotune.core.errors import (
     NotBuiltYet,
     NothingFits,
     ToolFailure,
+    disk_full,
     nearest,
 )
 from autotune.core.job import ALLOWABLE, Job
@@ -61,6 +63,18 @@ def test_what_is_allowed_is_stored_in_one_order() -> None:
     job = gpu_result().job.model_copy(update={"allow": allowed})
     assert sorted(allowed) == job.model_dump(mode="json")["allow"]
     assert allowed == Job.model_validate_json(job.model_dump_json()).allow
+
+
+def test_a_full_disk_is_known_by_its_number_and_by_its_words_however_deep() -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "a.arrow")
+    outer = ValueError("could not generate")
+    outer.__cause__ = full
+    for error in (full, outer):
+        said = disk_full(error)
+        assert said is not None
+        assert "the disk is full at a.arrow: No space left on device." == said.message
+    assert disk_full(RuntimeError("I/O error: No space left on device (os error 28)"))
+    assert disk_full(OSError(errno.EACCES, "Permission denied")) is None
 
 
 def test_the_nearest_name_is_offered_and_a_far_one_is_not() -> None:

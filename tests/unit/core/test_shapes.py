@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,16 @@ def test_every_row_comes_once_and_the_last_batch_may_be_short() -> None:
     found = shapes(plain(1, 2, 3, 4, 5))
     assert [2, 2, 1] == found.rows.tolist()
     assert 15 == found.useful_tokens.sum()
+
+
+def test_rows_that_are_held_out_are_not_passed_over() -> None:
+    rows = dataclasses.replace(plain(*[4] * 10), held_out=3)
+    assert (10, 7, 28, 28) == (
+        len(rows), len(rows.trained), rows.trained.labels_kept(None), rows.trained.total
+    )  # fmt: skip
+    assert [2, 2, 2, 1] == shapes(rows).rows.tolist()
+    packed = shapes(rows, packing="wrapped", max_length=8, batch=1)
+    assert 28 == packed.useful_tokens.sum()
 
 
 def test_padded_batches_are_as_wide_as_their_longest_row() -> None:

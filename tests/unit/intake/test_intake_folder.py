@@ -50,6 +50,12 @@ def test_a_run_is_not_overwritten_unasked_and_replaced_when_asked(tmp_path: Path
     assert list(opened(folder, force=True).iterdir()) == []
 
 
+def test_a_run_that_failed_before_its_first_probe_is_replaced_when_asked(tmp_path: Path) -> None:
+    save_request(Request(), tmp_path)
+    (tmp_path / "logs").mkdir()
+    assert list(opened(tmp_path, force=True).iterdir()) == []
+
+
 def test_force_replaces_nothing_autotune_did_not_write(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious", encoding="utf-8")
     for request in ({}, {"force": True}):
@@ -108,8 +114,18 @@ def test_limits_may_change_on_resume_and_the_job_may_not(stored: Path) -> None:
     longer = Request(resume=True, out="x", trials=50, timeout="1h", model="m")
     assert resumed_request(longer, stored).trials == 50
     for change in ({"model": "other"}, {"memory": "1GiB"}, {"seed": 3}, {"set_options": {"a": 2}}):
-        with pytest.raises(BadInput, match=next(iter(change))):
+        option = next(iter(change)).removesuffix("_options")
+        with pytest.raises(BadInput, match=f"was started with(out)? --{option}"):
             resumed_request(Request(resume=True, out="x", **change), stored)
+
+
+def test_a_default_that_is_asked_for_by_name_is_held_to_the_run_as_well(tmp_path: Path) -> None:
+    save_request(Request(trainer="dpo", allow=("peft", "mixing"), trials=30), tmp_path)
+    again = Request(resume=True, out="x", allow=("mixing", "peft"), given=("allow", "trials"))
+    found = resumed_request(again, tmp_path)
+    assert ("dpo", 16) == (found.trainer, found.trials)
+    with pytest.raises(BadInput, match="was started with --trainer dpo, not with --trainer sft"):
+        resumed_request(Request(resume=True, out="x", given=("trainer",)), tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "3"])

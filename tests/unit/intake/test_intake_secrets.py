@@ -57,7 +57,42 @@ def test_no_secret_of_a_config_is_in_the_job_and_its_other_lines_stay(tmp_path: 
 def test_the_measuring_processes_still_get_the_variables(tmp_path: Path) -> None:
     _, origin = built(YAML, tmp_path)
     assert origin.secret_env["WANDB_API_KEY"] == "planted-secret"
-    assert set(origin.secret_env) == {"WANDB_API_KEY", "MLFLOW_TRACKING_URI"}
+    assert {"WANDB_API_KEY", "MLFLOW_TRACKING_URI", "HF_TOKEN"} == set(origin.secret_env)
+    assert "planted-secret" == origin.secret_env["HF_TOKEN"], "the model's own token"
+
+
+def test_a_token_that_is_typed_for_the_model_reaches_the_measuring_processes(
+    tmp_path: Path,
+) -> None:
+    job, origin = build_job(Request(set_options={"model_init_kwargs": {"token": "planted"}}))
+    assert {"HF_TOKEN": "planted"} == origin.secret_env
+    assert "planted" not in job.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://me:planted@host/rows.jsonl",
+        "https://planted@host/rows.jsonl",
+        "s3://me:planted@bucket/rows.jsonl",
+        "https://host/rows.jsonl?access_token=planted&x=1",
+        "https://host/rows.jsonl?X-Amz-Signature=planted",
+    ],
+)
+def test_an_address_of_rows_is_refused_without_its_secret(address: str, tmp_path: Path) -> None:
+    blocks = f"datasets:\n  - path: json\n    data_files:\n      - {address}\n"
+    (tmp_path / "mine.yaml").write_text(blocks, encoding="utf-8")
+    for request in (Request(dataset=address), Request(config=str(tmp_path / "mine.yaml"))):
+        with pytest.raises(BadInput, match="is an address") as caught:
+            build_job(request)
+        assert "planted" not in str(caught.value)
+
+
+def test_a_secret_in_a_list_goes_with_the_whole_option(tmp_path: Path) -> None:
+    text = "report_to:\n  - https://me:planted@host/ml\n  - wandb\nseed: 3\n"
+    job, _ = built(text, tmp_path)
+    assert {"seed": 3} == job.options == yaml.safe_load(str(job.config_text))
+    assert "planted" not in job.model_dump_json()
 
 
 def test_a_block_of_nothing_but_secrets_goes_with_them(tmp_path: Path) -> None:

@@ -3,18 +3,22 @@ from __future__ import annotations
 import re
 from io import StringIO
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
 import xmlschema
+import yaml
 
 from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome, Phase
 from autotune.core.result import Skipped
+from autotune.emit import EMITTERS
 from autotune.report import REPORTERS
 from autotune.report.markdown import MAX_CHARACTERS, code, fitted, text
 from autotune.report.privacy import clean_text
+from autotune.report.summary import sentences, settings
 from tests.golden.check import assert_golden
 from tests.support.results import (
     cpu_result,
@@ -204,3 +208,14 @@ def test_no_report_holds_a_secret_or_a_home(name: str) -> None:
     made = REPORTERS[name].render(result)
     words = ("/home/ada", token, "plain-secret", "0123456789abcdef", "swordfish")
     assert [] == [word for word in words if word in made]
+
+
+@pytest.mark.parametrize("own", [{}, {"activation_checkpointing": True}])
+def test_an_option_of_the_list_is_called_as_in_the_emitted_file(own: dict[str, Any]) -> None:
+    result = cpu_result()
+    result = with_job(result, options={**result.job.options, **own})
+    emitted = yaml.safe_load(EMITTERS["trl-yaml"].render(result))
+    names = {setting.name for setting in settings(result)}
+    assert names <= set(emitted)
+    assert "activation_checkpointing" in names
+    assert any("is the knob gradient_checkpointing" in said for said in sentences(result))

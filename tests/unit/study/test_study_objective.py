@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -201,3 +203,14 @@ def test_a_request_holds_the_candidates_options_over_the_users() -> None:
     assert spec.options["gradient_checkpointing"] is False
     assert spec.cap_bytes == int(GIB * 0.95)
     assert spec.device_total_bytes == GPU.total_bytes
+
+
+def test_a_pass_is_counted_over_the_rows_that_are_trained_on() -> None:
+    whole = facts_of(device=GPU)
+    half = replace(whole, lengths=replace(whole.lengths, held_out=len(whole.lengths) // 2))
+    all_rows, some = (estimated(candidate_of(), facts) for facts in (whole, half))
+    assert math.ceil(all_rows.updates_per_pass / 2) == some.updates_per_pass
+    assert 0.5 == pytest.approx(some.pass_seconds / all_rows.pass_seconds, rel=0.1)
+    for rate in ("useful_tokens_per_s", "padded_tokens_per_s", "label_tokens_per_s"):
+        assert getattr(all_rows, rate) == pytest.approx(getattr(some, rate), rel=0.1)
+    assert all_rows.tokens_dropped_ratio == pytest.approx(some.tokens_dropped_ratio, abs=0.02)

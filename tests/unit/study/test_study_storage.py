@@ -272,7 +272,7 @@ def test_a_read_only_database_is_said_clearly(made: Path, tmp_path: Path) -> Non
     url = f"sqlite:///file:{made / 'study.db'}?mode=ro&uri=true"
     with pytest.raises(EnvironmentUnable, match=r"5 times: .*readonly") as caught:
         open_store(tmp_path, url)
-    assert "trials folder" in str(caught.value)
+    assert "--resume" in str(caught.value)
 
 
 def test_a_database_that_is_none_is_said_clearly(tmp_path: Path) -> None:
