@@ -21,6 +21,10 @@ RENAMED: Mapping[str, str] = {
     "activation_checkpointing": "gradient_checkpointing",
     "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
 }
+#: Older values of options that TRL still takes, and what it makes of them (trl/trainer/sft_config).
+_RENAMED_VALUES: Mapping[str, Mapping[str, str]] = {
+    "packing_strategy": {"bfd-requeue": "bfd_split"},
+}
 #: The transformers version that has the newer spelling.
 _RENAMED_IN = "5.24"
 #: Trainers in which TRL 1.16 deprecates ``use_liger_kernel`` (trl/trainer/*_trainer.py).
@@ -40,13 +44,16 @@ def at_least(versions: Mapping[str, str], package: str, least: str) -> bool:
 
 
 def canonical_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options under their canonical names; where both are set the newer one wins.
+    """Return options under their canonical names and values; where both are set the newer one wins.
 
     Args:
         options: TRL options by whatever name the user wrote.
     """
     plain = {k: v for k, v in options.items() if k not in RENAMED}
     newer = {RENAMED[k]: v for k, v in options.items() if k in RENAMED and v is not None}
+    for name, values in _RENAMED_VALUES.items():
+        if name in plain:
+            plain[name] = values.get(str(plain[name]), plain[name])
     return {**plain, **newer}
 
 
