@@ -80,4 +80,12 @@ UNSCALE = re.compile(
 #: Module of TRL's offloading context; an exception inside it is about that option alone.
 OFFLOADING = re.compile(r"activation_offloading\.py|OffloadActivations|Backward pass should have")
 #: Exceptions by which TRL and its libraries refuse a config.
-INVALID_TYPES = ("ValueError", "TypeError", "ImportError", "ModuleNotFoundError", "BadInput")
+INVALID_TYPES = (
+    "ValueError",
+    "TypeError",
+    "NotImplementedError",
+    "ImportError",
+    "ModuleNotFoundError",
+    "NoMatchingPeftModuleError",
+    "BadInput",
+)

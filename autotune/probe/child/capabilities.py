@@ -39,7 +39,6 @@ def traits_of(config: Any) -> frozenset[str]:
     Args:
         config: transformers' config of the model.
     """
-    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
     from transformers import AutoModelForCausalLM
 
     text = config.get_text_config()
@@ -49,8 +48,9 @@ def traits_of(config: Any) -> frozenset[str]:
         traits.add("softcap")
     if facts.get("attention_dropout"):
         traits.add("dropout")
-    if text.model_type not in TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING:
-        traits.add("no-lora-targets")
+    # TRL 1.16 adds the loss where the config can ask for router logits and weights it
+    if "output_router_logits" not in facts or not facts.get("router_aux_loss_coef"):
+        traits.add("no-aux-loss")
     model = AutoModelForCausalLM._model_mapping.get(type(config), None)
     if model is not None and not model._supports_sdpa:
         traits.add("no-sdpa")
