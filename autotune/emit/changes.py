@@ -16,7 +16,7 @@ from autotune.emit.location import AS_GIVEN, Location
 from autotune.emit.values import same_value, typed
 
 APART = "apart from the file"
-NEWER_NAME = "the name the installed versions want"
+NEWER_NAME = "as the installed versions want it written"
 #: TRL's own names of the two splits (``trl.ScriptArguments``).
 TRL_SPLITS = {"dataset_train_split": "train", "dataset_test_split": "test"}
 

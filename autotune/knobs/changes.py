@@ -11,8 +11,9 @@ from typing import Literal
 
 from autotune.core.candidate import Candidate, Value
 from autotune.core.job import Trainer
-from autotune.knobs.catalog import BY_NAME
+from autotune.knobs.catalog import BY_NAME, user_candidate
 from autotune.knobs.facts import Facts
+from autotune.knobs.translate import canonical
 
 Change = Literal["neutral", "data", "mixing", "model"]
 
@@ -22,9 +23,15 @@ _ALIKE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optim": (("adamw_torch", "adamw_torch_fused"), ("adamw_8bit", "paged_adamw_8bit")),
     "loss_type": (("nll", "chunked_nll"),),
 }
-#: DPO losses that look at a micro-batch as a whole: sorted rows, running means, a mean over tokens
+#: DPO losses that look at a micro-batch as a whole: sorted rows, or a mean over its tokens
 #: (trl/trainer/dpo_trainer.py, ``_compute_loss``).
-_BATCH_LOSSES = frozenset({"aot", "aot_unpaired", "bco_pair", "sft"})
+_BATCH_LOSSES = frozenset({"aot", "aot_unpaired", "sft"})
+#: Optimizers that step after every micro-batch, however many are accumulated (transformers'
+#: ``training_step`` hands them the rate, accelerate's ``backward`` steps).
+_STEPS_AT_ONCE = ("lomo", "adalomo")
+#: What decides which rows share a micro-batch, and how wide it is padded.
+_SPLIT = ("per_device_train_batch_size",)
+_SHAPES = (*_SPLIT, "padding_free", "pad_to_multiple_of", "packing")
 #: Knobs whose every other choice changes the model, and the word that accepts it.
 _WORDS = {
     "peft": "peft",
@@ -61,8 +68,10 @@ def words_for(candidate: Candidate, facts: Facts) -> tuple[str, ...]:
     Args: as `change_class`.
     """
     words = [word_for(name, choice, facts) for name, choice in candidate.knobs.items()]
-    if _split_counts(facts) and _splits_differently(candidate, facts):
+    if any(_differs(name, candidate, facts) for name in _counted(facts)):
         words.append("batch-split")
+    if _reference_drops_out(candidate, facts):
+        words.append("loss")
     return tuple(dict.fromkeys(word for word in words if word))
 
 
@@ -92,10 +101,28 @@ def _own(name: str, facts: Facts) -> Value:
     return None if row is None else row.read(facts)
 
 
+def _reference_drops_out(candidate: Candidate, facts: Facts) -> bool:
+    """Whether the reference is made with dropout while training and without beforehand, or so.
+
+    Under adapters it is the policy itself, which trains; ``disable_dropout`` leaves the dropout of
+    the attention as it is (trl/trainer/utils.py).
+    """
+    adapted = candidate.get("peft", "none") != "none" and "dropout" in facts.traits
+    return adapted and _differs("precompute_ref_log_probs", candidate, facts)
+
+
+def _counted(facts: Facts) -> tuple[str, ...]:
+    """Return the knobs through which the gradient depends on how micro-batches are made."""
+    if facts.option("neftune_noise_alpha"):
+        # transformers scales the noise by the width of the padded micro-batch (neftune.py)
+        return _SHAPES
+    return _SPLIT if _split_counts(facts) else ()
+
+
 def _split_counts(facts: Facts) -> bool:
     """Whether the gradient depends on how an update is split into micro-batches."""
     trainer, loss = facts.job.trainer, facts.option("loss_type")
-    if facts.moe and facts.option("router_aux_loss_coef") != 0.0 and trainer is not Trainer.REWARD:
+    if str(facts.option("optim")).startswith(_STEPS_AT_ONCE) or _balances_experts(facts):
         return True
     if trainer is Trainer.KTO:
         return bool(loss != "apo_zero_unpaired")
@@ -104,14 +131,25 @@ def _split_counts(facts: Facts) -> bool:
     return False
 
 
-def _splits_differently(candidate: Candidate, facts: Facts) -> bool:
-    name = "per_device_train_batch_size"
-    return bool(candidate.get(name) != facts.option(name))
+def _balances_experts(facts: Facts) -> bool:
+    """Whether TRL adds a loss that balances experts over a micro-batch."""
+    if not facts.moe or facts.job.trainer is Trainer.REWARD:
+        return False
+    if facts.job.trainer is Trainer.SFT and facts.option("label_smoothing_factor"):
+        # its loss is made from the logits alone (trl/trainer/sft_trainer.py, ``compute_loss``)
+        return bool(facts.option("loss_type") == "dft")
+    own = facts.option("router_aux_loss_coef")
+    return "no-aux-loss" not in facts.traits if own is None else bool(own)
+
+
+def _differs(name: str, candidate: Candidate, facts: Facts) -> bool:
+    own = _own(name, facts)
+    return bool(candidate.get(name, own) != own)
 
 
 def _packs_differently(candidate: Candidate, facts: Facts) -> bool:
     """Whether rows are put together otherwise than in the user's config."""
-    own = str(facts.option("packing_strategy")) if facts.option("packing") else "none"
+    own = canonical(user_candidate(facts), facts).get("packing", "none")
     mine = candidate.get("packing", "none")
     return mine != own or (
         mine != "none" and candidate.get("max_length") != facts.option("max_length")

@@ -33,7 +33,9 @@ class Facts:
         lacking: why each capability this machine does not have is not there, by the names
             ``autotune.knobs.needs`` and the knob table use.
         traits: what sets the model apart: ``softcap`` and ``dropout`` (of the attention),
-            ``no-sdpa`` (it has none), ``no-lora-targets`` (PEFT has no list for it).
+            ``no-sdpa`` (it has none), ``no-aux-loss`` (no loss of its own balances its experts).
+        unfit_adapters: why PEFT refuses adapters on the model, by
+            `autotune.knobs.adapters.adapters_key`.
     """
 
     job: Job
@@ -45,6 +47,7 @@ class Facts:
     versions: Mapping[str, str]
     lacking: Mapping[str, str] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
+    unfit_adapters: Mapping[str, str] = field(default_factory=dict)
     _packed_rows: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
 
     def option(self, name: str) -> Any:

@@ -10,11 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from packaging.version import Version
+
 from autotune.core.candidate import Value
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import Knob
 from autotune.knobs.versions import unavailable
 
+#: How a capability begins that is a GPU's generation; NVIDIA's number follows.
+_COMPUTE = "compute capability "
 #: Capability -> the package it is, which is also the name of autotune's extra, and its module.
 PACKAGES: Mapping[str, str] = {
     "bitsandbytes": "bitsandbytes",
@@ -75,7 +79,6 @@ NEEDS: tuple[Need, ...] = (
     Need("kernels", _text("attn_implementation", "/")),
     Need("kernels", _init("use_kernels")),
     Need("liger-kernel", _flag("use_liger_kernel")),
-    Need("deepspeed", _flag("deepspeed")),
     Need("vllm", _flag("use_vllm")),
 )
 
@@ -127,4 +130,14 @@ def _missing(capability: str, facts: Facts) -> str:
     if capability == "bf16":
         kind = f"{facts.device.name} (compute capability {facts.device.capability})"
         return "" if facts.device.bf16 else f"{kind} has no bf16"
+    if capability.startswith(_COMPUTE):
+        return _too_old(capability.removeprefix(_COMPUTE), facts)
     return facts.lacking.get(capability, "")
+
+
+def _too_old(least: str, facts: Facts) -> str:
+    """Return how far a GPU is from a compute capability; empty when it has it, or none is known."""
+    have = facts.device.capability
+    if have is None or Version(have) >= Version(least):
+        return ""
+    return f"it needs compute capability {least}, and {facts.device.name} has {have}"

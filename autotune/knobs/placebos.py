@@ -16,9 +16,6 @@ from autotune.knobs.versions import canonical_choice
 
 #: Packing strategies that make the collator flatten, whatever ``padding_free`` says.
 FLATTENS = ("bfd", "bfd_split")
-#: Implementations whose attention is an op that selective checkpointing knows how to keep
-#: (trl/models/selective_activation_checkpointing.py); in the others it recomputes everything.
-_KEPT = ("sdpa", "flash_attention_2", "kernels-community/flash-attn2")
 _Knobs = dict[str, Value]
 
 
@@ -89,7 +86,10 @@ def merge_model(knobs: _Knobs, facts: Facts) -> None:
         if chosen == default:
             own = _own("attn_implementation", facts)
             knobs["attn_implementation"] = own if own == default else None
-        if knobs.get("gradient_checkpointing") == "selective" and chosen not in _KEPT:
+        # Selective checkpointing keeps what is an op of torch's or a flash kernel's, and recomputes
+        # everything in the others (trl/models/selective_activation_checkpointing.py).
+        keeps = chosen == "sdpa" or "flash" in str(chosen)
+        if knobs.get("gradient_checkpointing") == "selective" and not keeps:
             knobs["gradient_checkpointing"] = "full"
     if "loss_type" in knobs:
         knobs["loss_type"] = canonical_choice("loss_type", knobs["loss_type"], facts.versions)

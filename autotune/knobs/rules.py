@@ -1,8 +1,9 @@
 """The verdict on a candidate: what TRL would refuse, and what the user did not agree to.
 
 One function per rule; each takes the facts and a canonical candidate and returns None when it has
-nothing against it, else a reason a person reads. What TRL refuses is in rules_rows.py and
-rules_model.py, what the user asked for is here. Invalid candidates never cost a probe.
+nothing against it, else a reason a person reads. What TRL refuses is in rules_rows.py,
+rules_model.py and rules_own.py, what the user asked for is here. Invalid candidates never cost a
+probe.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from autotune.core.units import show_ratio
 from autotune.knobs.changes import words_for
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules_model import MODEL_RULES, versions_want_it
+from autotune.knobs.rules_own import OWN_RULES
 from autotune.knobs.rules_rows import ROW_RULES, batch_within_the_rows, length_within_positions
 from autotune.knobs.translate import EFFECTIVE_BATCH_TOLERANCE, settings
 
@@ -88,6 +90,7 @@ def change_is_allowed(candidate: Candidate, facts: Facts) -> str | None:
 RULES: tuple[Rule, ...] = (
     *ROW_RULES,
     *MODEL_RULES,
+    *OWN_RULES,
     versions_want_it,
     no_longer_than_the_reference,
     enough_is_kept,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from autotune.core.candidate import Candidate
 from autotune.core.job import Trainer
+from autotune.knobs.adapters import adapters_key
 from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.facts import Facts
 from autotune.knobs.needs import lacks
@@ -103,13 +104,14 @@ def float16_is_scaled(candidate: Candidate, facts: Facts) -> str | None:
     return None
 
 
-def lora_targets_are_known(candidate: Candidate, facts: Facts) -> str | None:
-    """PEFT: "Please specify `target_modules` in `peft_config`"."""
-    if candidate.get("peft", "none") == "none" or "no-lora-targets" not in facts.traits:
+def adapters_fit_the_model(candidate: Candidate, facts: Facts) -> str | None:
+    """What PEFT refuses to build on the model's layers; it was tried on one without weights."""
+    kind = str(candidate.get("peft", "none"))
+    if kind == "none":
         return None
-    if candidate.get("lora_target_modules") is None and not facts.option("lora_target_parameters"):
-        return "PEFT knows no layers of this model by name: set lora_target_modules all-linear"
-    return None
+    form = adapters_key(kind, candidate.get("lora_target_modules"))
+    reason = facts.unfit_adapters.get(form)
+    return None if reason is None else f"{form} cannot be built on this model: {reason}"
 
 
 def flash_attention_is_half(candidate: Candidate, facts: Facts) -> str | None:
@@ -153,7 +155,7 @@ MODEL_RULES = (
     reward_head_meets_its_input,
     fp16_trains_float32,
     float16_is_scaled,
-    lora_targets_are_known,
+    adapters_fit_the_model,
     flash_attention_is_half,
     layers_are_replaced_once,
     reference_stays_as_it_is,

@@ -6,13 +6,15 @@ from typing import Any
 
 from autotune.core.candidate import Value
 from autotune.core.job import Trainer
+from autotune.knobs.adapters import adapter_options, target_options
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import OFFLINE, Knob, Options, Read, Write, option, plain
 
 FLASH_PACKAGE = "flash_attention_2"
 FLASH_KERNEL = "kernels-community/flash-attn2"
-#: ``lora_task_type`` of a reward model; with TRL's default PEFT freezes the score or refuses it.
-REWARD_TASK = "SEQ_CLS"
+#: The oldest GPUs FlashAttention 2 is written for.
+AMPERE = "compute capability 8.0"
+_COMPILES = ("torch_compile_backend", "torch_compile_mode")
 
 
 def _init_kwargs(facts: Facts) -> dict[str, Any]:
@@ -51,16 +53,7 @@ def _read_quantization(facts: Facts) -> Value:
 
 
 def _write_peft(choice: Value, facts: Facts) -> Options:
-    if choice == "none":
-        return {"use_peft": False}
-    written: Options = {
-        "use_peft": True,
-        "use_dora": choice == "dora",
-        "use_rslora": choice == "rslora",
-    }
-    if facts.job.trainer is Trainer.REWARD:
-        written["lora_task_type"] = REWARD_TASK
-    return written
+    return adapter_options(str(choice), facts.job.trainer)
 
 
 def _read_peft(facts: Facts) -> Value:
@@ -72,9 +65,7 @@ def _read_peft(facts: Facts) -> Value:
 
 
 def _write_targets(choice: Value, _: Facts) -> Options:
-    if choice is None or choice == "all-linear":
-        return {"lora_target_modules": choice}
-    return {"lora_target_modules": str(choice).split(",")}
+    return target_options(choice)
 
 
 def _read_targets(facts: Facts) -> Value:
@@ -94,6 +85,17 @@ def _read_kernels(facts: Facts) -> Value:
     return bool(_init_kwargs(facts).get("use_kernels", False))
 
 
+def _write_compile(choice: Value, facts: Facts) -> Options:
+    # transformers compiles as soon as one of the two is named (``TrainingArguments``)
+    own = facts.job.options
+    without = {} if choice else {name: None for name in _COMPILES if own.get(name) is not None}
+    return {"torch_compile": choice, **without}
+
+
+def _read_compile(facts: Facts) -> Value:
+    return any(facts.option(name) for name in ("torch_compile", *_COMPILES))
+
+
 ROWS_OF_MODEL: tuple[Knob, ...] = (
     Knob(
         name="attn_implementation",
@@ -104,9 +106,9 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         write=_write_loading("attn_implementation"),
         read=_read_loading("attn_implementation", None),
         needs={
-            "flex_attention": ("accelerator",),
-            FLASH_PACKAGE: ("accelerator", "flash-attn"),
-            FLASH_KERNEL: ("accelerator", "kernels"),
+            "flex_attention": ("accelerator", "compiler"),
+            FLASH_PACKAGE: ("accelerator", AMPERE, "flash-attn"),
+            FLASH_KERNEL: ("accelerator", AMPERE, "kernels"),
         },
     ),
     Knob(
@@ -196,8 +198,8 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         choices=(False, True),
         trainers=OFFLINE,
         help="compile the model; in no shipped space, since compiling every shape takes minutes",
-        write=plain("torch_compile"),
-        read=option("torch_compile", False),
+        write=_write_compile,
+        read=_read_compile,
         needs={True: ("compiler",)},
     ),
 )

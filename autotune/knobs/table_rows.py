@@ -7,6 +7,13 @@ from autotune.core.job import Trainer
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import OFFLINE, Knob, Options, option, plain
 
+#: What torch's DataLoader refuses where no process makes batches beside the training one.
+_OF_WORKERS: Options = {
+    "dataloader_prefetch_factor": None,
+    "dataloader_persistent_workers": False,
+    "dataloader_multiprocessing_context": None,
+}
+
 
 def _write_packing(choice: Value, _: Facts) -> Options:
     if choice == "none":
@@ -16,6 +23,14 @@ def _write_packing(choice: Value, _: Facts) -> Options:
 
 def _read_packing(facts: Facts) -> Value:
     return str(facts.option("packing_strategy")) if facts.option("packing") else "none"
+
+
+def _write_workers(choice: Value, facts: Facts) -> Options:
+    own = facts.job.options
+    without = (
+        {} if choice else {n: v for n, v in _OF_WORKERS.items() if own.get(n) not in (None, v)}
+    )
+    return {"dataloader_num_workers": choice, **without}
 
 
 def _read_multiple(facts: Facts) -> Value:
@@ -90,7 +105,7 @@ ROWS_OF_DATA: tuple[Knob, ...] = (
         choices=(0, 1, 2, 4, 8),
         trainers=OFFLINE,
         help="processes that make batches beside the training one",
-        write=plain("dataloader_num_workers"),
+        write=_write_workers,
         read=option("dataloader_num_workers", 0),
     ),
 )

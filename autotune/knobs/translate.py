@@ -23,7 +23,16 @@ from autotune.knobs.placebos import (
 #: Largest relative deviation of sequences per update from the user's (DESIGN.md 5.4).
 EFFECTIVE_BATCH_TOLERANCE = 0.10
 #: Options that count optimizer updates.
-STEP_COUNTED = ("max_steps", "warmup_steps", "save_steps", "eval_steps", "logging_steps")
+STEP_COUNTED = (
+    "max_steps",
+    "warmup_steps",
+    "save_steps",
+    "eval_steps",
+    "logging_steps",
+    "ref_model_sync_steps",
+)
+#: Those of them that ``load_best_model_at_end`` binds to each other.
+_TOGETHER = ("eval_steps", "save_steps", "logging_steps")
 
 
 @dataclass(frozen=True)
@@ -102,6 +111,7 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
     options["gradient_accumulation_steps"] = accumulation
     sequences = batch * accumulation * per_row
     options.update(_same_samples(sequences, facts))
+    options.update(_same_scale(candidate, facts))
     changed = {k: v for k, v in options.items() if _differs(k, v, facts) or k == "max_length"}
     return Settings(
         options=changed,
@@ -134,28 +144,58 @@ def _same_samples(sequences: float, facts: Facts) -> dict[str, Any]:
     """
     factor = facts.own_batch / sequences
     found: dict[str, Any] = {}
-    for name in STEP_COUNTED:
+    for name in _counted(facts):
         value = facts.job.options.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1:
-            scaled = max(1, round(value * factor))
-            if scaled != value:
-                found[name] = scaled
+        if _counts(value) and _scaled(value, factor) != value:
+            found[name] = _scaled(value, factor)
+    schedule = dict(facts.job.options.get("lr_scheduler_kwargs") or {})
+    in_steps = {k: v for k, v in schedule.items() if k.endswith("_steps") and _counts(v)}
+    scaled = {**schedule, **{k: _scaled(v, factor) for k, v in in_steps.items()}}
+    if scaled != schedule:
+        found["lr_scheduler_kwargs"] = scaled
     return {**found, **_save_with_eval(found, facts)}
+
+
+def _counted(facts: Facts) -> tuple[str, ...]:
+    """Return the options that count updates; a delay counts epochs unless evaluation does."""
+    by_steps = str(facts.job.options.get("eval_strategy")) == "steps"
+    return (*STEP_COUNTED, "eval_delay") if by_steps else STEP_COUNTED
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 1
+
+
+def _scaled(value: Any, factor: float) -> int:
+    return max(1, round(value * factor))
 
 
 def _save_with_eval(found: dict[str, Any], facts: Facts) -> dict[str, Any]:
     """Keep saving a multiple of evaluating where the best model is to be found again.
 
-    transformers refuses ``load_best_model_at_end`` otherwise (``TrainingArguments``).
+    transformers refuses ``load_best_model_at_end`` otherwise, and evaluates every
+    ``logging_steps`` where nothing else is said (``TrainingArguments``).
     """
-    eval_steps, save_steps = facts.option("eval_steps"), facts.option("save_steps")
-    if "eval_steps" not in found and "save_steps" not in found:
+    if not facts.option("load_best_model_at_end") or not {*found} & {*_TOGETHER}:
         return {}
-    if not facts.option("load_best_model_at_end") or not eval_steps or not save_steps:
+    now = {**{name: facts.option(name) for name in _TOGETHER}, **facts.job.options, **found}
+    said = "eval_steps" in facts.job.options and now["eval_steps"]
+    every, saved = now["eval_steps"] if said else now["logging_steps"], now["save_steps"]
+    if not _counts(every) or not _counts(saved) or saved % every == 0:
         return {}
-    times = max(1, round(save_steps / eval_steps))
-    scaled = found.get("eval_steps", int(eval_steps))
-    return {"eval_steps": scaled, "save_steps": times * scaled}
+    return {"save_steps": max(1, round(saved / every)) * int(every)}
+
+
+def _same_scale(candidate: Candidate, facts: Facts) -> dict[str, Any]:
+    """Keep what adapters are scaled by, ``lora_alpha / lora_r``, when their rank changes.
+
+    The rate the user chose then still fits. ``use_rslora`` divides by the root of the rank so that
+    ``lora_alpha`` can stay.
+    """
+    alpha, own, rank = (facts.option("lora_alpha"), facts.option("lora_r"), candidate.get("lora_r"))
+    if candidate.get("peft") not in ("lora", "dora") or not alpha or rank in (None, own):
+        return {}
+    return {"lora_alpha": max(1, round(alpha * int(rank) / own))}
 
 
 def _differs(name: str, value: Any, facts: Facts) -> bool:

@@ -21,6 +21,10 @@ RENAMED: Mapping[str, str] = {
     "activation_checkpointing": "gradient_checkpointing",
     "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
 }
+#: Older values of options that TRL still takes, and what it makes of them (trl/trainer/sft_config).
+_RENAMED_VALUES: Mapping[str, Mapping[str, str]] = {
+    "packing_strategy": {"bfd-requeue": "bfd_split"},
+}
 #: The transformers version that has the newer spelling.
 _RENAMED_IN = "5.23"
 #: Trainers in which TRL 1.15 deprecates ``use_liger_kernel`` (trl/trainer/*_trainer.py).
@@ -40,22 +44,17 @@ def at_least(versions: Mapping[str, str], package: str, least: str) -> bool:
 
 
 def canonical_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options under their canonical names; where both are set the newer one wins.
+    """Return options under their canonical names and values; where both are set the newer one wins.
 
     Args:
         options: TRL options by whatever names, their values by whatever names, the user wrote.
     """
     plain = {k: v for k, v in options.items() if k not in RENAMED}
     newer = {RENAMED[k]: v for k, v in options.items() if k in RENAMED and v is not None}
-    found = {**plain, **newer}
-    if found.get("packing_strategy") == "bfd-requeue":
-        found["packing_strategy"] = "bfd_split"  # goes when TRL 2 has removed the old name
-    kwargs = found.get("model_init_kwargs")
-    if isinstance(kwargs, Mapping) and "torch_dtype" in kwargs:
-        rest = {k: v for k, v in kwargs.items() if k != "torch_dtype"}
-        # goes when transformers 6 has removed the old name
-        found["model_init_kwargs"] = {"dtype": kwargs["torch_dtype"], **rest}
-    return found
+    for name, values in _RENAMED_VALUES.items():
+        if name in plain:
+            plain[name] = values.get(str(plain[name]), plain[name])
+    return {**plain, **newer}
 
 
 def canonical_choice(name: str, choice: Value, versions: Mapping[str, str]) -> Value:
@@ -95,6 +94,11 @@ def spelled(options: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str
     written = canonical_options(options)
     if "loss_type" in written:
         written["loss_type"] = canonical_choice("loss_type", written["loss_type"], versions)
+    kwargs = written.get("model_init_kwargs")
+    if isinstance(kwargs, Mapping) and "torch_dtype" in kwargs:
+        # TRL gives the loader a dtype, beside which the older name does nothing but warn
+        rest = {name: value for name, value in kwargs.items() if name != "torch_dtype"}
+        written["model_init_kwargs"] = rest or None
     return {spelled_name(name, versions): value for name, value in written.items()}
 
 

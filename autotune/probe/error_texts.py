@@ -81,6 +81,11 @@ UNSCALE = re.compile(
 OFFLOADING = re.compile(r"activation_offloading\.py|OffloadActivations|Backward pass should have")
 #: Exceptions by which TRL and its libraries refuse a config.
 INVALID_TYPES = (
-    *("ValueError", "TypeError", "ImportError", "ModuleNotFoundError", "BadInput"),
+    "ValueError",
+    "TypeError",
+    "NotImplementedError",
+    "ImportError",
+    "ModuleNotFoundError",
     "NoMatchingPeftModuleError",
+    "BadInput",
 )

@@ -49,6 +49,8 @@ class Prepared(Frozen):
             equal to ``profile`` when they are held out of those it trains on.
         notices: what was resolved on the user's behalf, one sentence each.
         lacking: why each capability this machine does not have is not there, by name.
+        unfit_adapters: why PEFT refuses adapters on the model, by form; tried where adapters may
+            be searched.
     """
 
     environment: Environment
@@ -60,3 +62,4 @@ class Prepared(Frozen):
     eval_profile: DatasetProfile | None = None
     notices: tuple[str, ...] = ()
     lacking: dict[str, str] = Field(default_factory=dict)
+    unfit_adapters: dict[str, str] = Field(default_factory=dict)

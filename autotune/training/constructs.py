@@ -16,6 +16,7 @@ from typing import Any
 
 from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
 from autotune.core.job import Trainer
+from autotune.knobs.rules_own import OF_TRANSFORMERS
 from autotune.training.arguments import build_arguments, isolated, option_owners
 from autotune.training.blame import blamed
 from autotune.training.model import build_model, init_kwargs
@@ -65,6 +66,7 @@ _BUILT_BEFORE: dict[str, Any] = {
     "dataloader_num_workers": 0,
     "dataloader_prefetch_factor": None,
     "dataloader_persistent_workers": False,
+    "dataloader_multiprocessing_context": None,
     "torch_empty_cache_steps": None,
 }
 _ROWS: dict[Trainer, list[dict[str, Any]]] = {
@@ -190,7 +192,7 @@ def _step(
     trainer: Trainer, options: Mapping[str, Any], *, tokenizer: Any, small: Any, folder: Path
 ) -> None:
     """Train the small model for one step."""
-    set_aside = {**_SET_ASIDE, **_BUILT_BEFORE}
+    set_aside = {**_SET_ASIDE, **_BUILT_BEFORE, **_checkpointing(options)}
     arguments = build_arguments(trainer, _kept(trainer, options, folder, set_aside))
     reference = small if trainer in REFERENCED else None
     model, cls = copy.deepcopy(small), trainer_class(trainer)
@@ -225,9 +227,17 @@ def _trainer(
 
 
 def _kernels(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Set attention kernels aside that a package or an accelerator brings."""
+    """Set attention kernels aside that `autotune.knobs.needs` looks after."""
     named = str(options.get("attn_implementation"))
-    return {"attn_implementation": None} if "flash" in named or "/" in named else {}
+    mine = "flash_attention_2" in named or "/" in named
+    return {"attn_implementation": None} if mine else {}
+
+
+def _checkpointing(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Set keywords of checkpointing aside that have rules of their own."""
+    kwargs = options.get("gradient_checkpointing_kwargs") or {}
+    left = {k: v for k, v in kwargs.items() if k not in OF_TRANSFORMERS}
+    return {} if left == kwargs else {"gradient_checkpointing_kwargs": left or None}
 
 
 def _unmoved(trainer: Trainer) -> Any:

@@ -68,6 +68,7 @@ def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
         versions=prepared.environment.versions,
         lacking=prepared.lacking,
         traits=prepared.model.traits,
+        unfit_adapters=prepared.unfit_adapters,
     )
 
 

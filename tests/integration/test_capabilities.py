@@ -10,16 +10,24 @@ from typing import Any
 
 import pytest
 
-from autotune.core.errors import EnvironmentUnable, NotBuiltYet
+from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
 from autotune.core.job import DatasetSource, Job, Trainer
 from autotune.knobs.catalog import KNOBS, knobs_of, user_candidate
 from autotune.knobs.knob import OFFLINE
 from autotune.knobs.needs import why_not
 from autotune.knobs.translate import canonical, settings
 from autotune.knobs.versions import spelled
-from tests.support.facts import CPU, facts_of
+from tests.support.facts import CPU, GPU, facts_of
+from tests.support.models import tiny_model
 
 pytestmark = pytest.mark.integration
+
+EXPERTS = {
+    "architectures": ["MixtralForCausalLM"],
+    "model_type": "mixtral",
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+}
 
 VERSIONS = {name: version(name) for name in ("trl", "transformers", "torch", "peft")}
 
@@ -53,10 +61,81 @@ def test_models_are_told_apart_by_what_the_rules_ask() -> None:
 
     from autotune.probe.child.capabilities import traits_of
 
-    assert frozenset() == traits_of(LlamaConfig())
+    assert frozenset({"no-aux-loss"}) == traits_of(LlamaConfig())
+    assert frozenset() == traits_of(MixtralConfig())
+    assert "no-aux-loss" in traits_of(MixtralConfig(router_aux_loss_coef=0.0))
     assert "softcap" in traits_of(Gemma2Config())
     assert "dropout" in traits_of(LlamaConfig(attention_dropout=0.1))
     assert "no-lora-targets" in traits_of(MixtralConfig()), "PEFT's list for it comes out empty"
+
+
+def test_adapters_are_tried_on_the_model_before_any_probe(tmp_path: Path) -> None:
+    from autotune.training.adapters import unfit_adapters
+
+    dense, experts = tiny_model(tmp_path / "dense"), tiny_model(tmp_path / "experts", **EXPERTS)
+    forms: dict[str, Any] = {"targets": (None, "all-linear", "q_proj,v_proj"), "folder": tmp_path}
+    plain = {"use_peft": True, "lora_dropout": 0.0}
+    assert {} == unfit_adapters(Trainer.DPO, {}, model_dir=dense, **forms)
+    assert {} == unfit_adapters(Trainer.REWARD, {}, model_dir=dense, **forms)
+    found = unfit_adapters(Trainer.SFT, {}, model_dir=experts, **forms)
+    assert "lora_dropout != 0" in found["lora on all-linear"]
+    assert "lora on q_proj,v_proj" not in found
+    undropped = unfit_adapters(Trainer.SFT, plain, model_dir=experts, **forms)
+    assert "lora on all-linear" not in undropped
+    assert "use_dora" in undropped["dora on all-linear"]
+
+
+def test_weights_stored_quantized_are_refused_since_random_ones_would_not_be(
+    tmp_path: Path,
+) -> None:
+    from autotune.probe.child.model_facts import model_facts
+
+    stored = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    model = tiny_model(tmp_path / "model", quantization_config=stored)
+    job = Job(trainer=Trainer.SFT, model=str(model), dataset=DatasetSource(path="x"))
+    with pytest.raises(NotBuiltYet, match=r"stored quantized \(bitsandbytes\)"):
+        model_facts(job, {}, tmp_path)
+
+
+def test_keywords_that_change_the_model_change_what_is_measured(tmp_path: Path) -> None:
+    from transformers import AutoConfig
+
+    from autotune.probe.child.model_facts import model_facts
+
+    model = tiny_model(tmp_path / "model")
+    (model / "model.safetensors").write_bytes(b"")
+    job = Job(trainer=Trainer.SFT, model=str(model), dataset=DatasetSource(path="x"))
+    plain, *_ = model_facts(job, {"model_init_kwargs": {"use_cache": False}}, tmp_path / "plain")
+    assert str(model) == plain.model_dir
+    shorter = {"model_init_kwargs": {"max_position_embeddings": 96, "device_map": "auto"}}
+    for _ in range(2):  # a run that is resumed prepares once more
+        facts, *_ = model_facts(job, shorter, tmp_path / "run")
+    assert (96, True) == (facts.positions, facts.has_weights)
+    assert 96 == AutoConfig.from_pretrained(facts.model_dir).max_position_embeddings
+    with pytest.raises(BadInput, match=r"'num_hidden_layers': 7.*do not fit"):
+        model_facts(job, {"model_init_kwargs": {"num_hidden_layers": 7}}, tmp_path / "deep")
+
+
+@pytest.mark.parametrize(
+    ("said", "stored", "dtype"),
+    [("auto", "bfloat16", "bfloat16"), (None, "float16", "float16"), ("auto", None, "float32")],
+)
+def test_a_dtype_left_to_the_model_is_settled_once(
+    said: str | None, stored: str | None, dtype: str
+) -> None:
+    from transformers import LlamaConfig
+
+    from autotune.probe.child.resolve import settle_dtype
+
+    for by_keyword in (False, True):
+        options = {"model_init_kwargs": {"dtype": said}} if by_keyword else {"dtype": said}
+        notices: list[str] = []
+        settle_dtype(options, LlamaConfig(dtype=stored), notices)
+        assert dtype == user_candidate(facts_of(options=options)).get("dtype")
+        assert dtype in notices[0]
+    untouched: dict[str, Any] = {}
+    settle_dtype(untouched, LlamaConfig(dtype="bfloat16"), notices := [])
+    assert ({}, []) == (untouched, notices)
 
 
 def test_a_model_of_images_is_refused_by_name(tmp_path: Path) -> None:
@@ -143,3 +222,15 @@ def test_precision_is_resolved_once_and_names_a_gpu_without_bf16() -> None:
     forced = job.model_copy(update={"options": {"bf16": True}})
     assert resolve_options(forced, old, notices, VERSIONS, {}, on_cpu=True)["bf16"]
     assert "bf16 is true, and old CPU" in notices[1]
+
+
+def test_a_gpu_that_is_asked_for_is_measured_whatever_the_config_says_of_the_cpu() -> None:
+    from autotune.probe.child.resolve import resolve_options
+
+    options = {"use_cpu": True, "bf16": False}
+    job = Job(trainer=Trainer.SFT, model="m", dataset=DatasetSource(path="x"), options=options)
+    notices: list[str] = []
+    assert "use_cpu" in resolve_options(job, CPU, notices, VERSIONS, {}, on_cpu=True)
+    assert [] == notices
+    assert "use_cpu" not in resolve_options(job, GPU, notices, VERSIONS, {}, on_cpu=False)
+    assert "use_cpu is left out" in notices[0]

@@ -11,9 +11,12 @@ import pytest
 from autotune.core.equivalence import Compared, Update
 from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome
+from autotune.knobs.changes import change_class
 from autotune.probe.child.progress import Progress
 from autotune.probe.equivalence import judge
 from autotune.probe.protocol import GuardSide, GuardSpec
+from tests.support.facts import candidate_of, facts_of
+from tests.support.models import tiny_model
 from tests.support.rows import write_job
 
 pytestmark = pytest.mark.integration
@@ -142,6 +145,84 @@ def test_preference_trainers_are_compared_through_their_own_step(
     assert reference.label_tokens == candidate.label_tokens > 0
     both = Compared(reference=reference, candidate=candidate, weights="random")
     assert Outcome.FITS is judge(both).outcome, judge(both).reason
+
+
+PAIRWISE = (
+    *("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard"),
+    *("apo_zero", "apo_down", "discopop", "sigmoid_norm"),
+)
+#: Losses and what they are told; of each, whether an update depends on its split is claimed.
+SPLITS: dict[str, tuple[Trainer, dict[str, Any]]] = {
+    "dpo of pairs": (
+        Trainer.DPO,
+        {"loss_type": list(PAIRWISE), "label_smoothing": 0.1},
+    ),
+    "dpo of sorted sides": (Trainer.DPO, {"loss_type": ["aot_unpaired"]}),
+    "dpo of several": (Trainer.DPO, {"loss_type": ["sigmoid", "sft"]}),
+    "kto": (Trainer.KTO, {"loss_type": "kto"}),
+    "kto without its KL term": (Trainer.KTO, {"loss_type": "apo_zero_unpaired"}),
+    "reward kept around zero": (Trainer.REWARD, {"center_rewards_coefficient": 0.1}),
+}
+
+
+@pytest.mark.parametrize("case", SPLITS)
+def test_what_is_claimed_of_a_split_is_what_trl_computes(
+    guard: Guard, case: str, tmp_path: Path
+) -> None:
+    trainer, options = SPLITS[case]
+    own = {**OWN, **options, "per_device_train_batch_size": 8, "gradient_checkpointing": False}
+    split = {**own, "per_device_train_batch_size": 2}
+    spec = guard.spec(split).model_copy(
+        update={
+            "trainer": trainer,
+            "rows_dir": str(preference_rows(trainer, tmp_path / "rows")),
+            "rows": tuple(range(8)),
+        }
+    )
+    whole, parts = (guard.update(spec, side, apart(trainer)) for side in (own, split))
+    agrees = judge(Compared(reference=whole, candidate=parts, weights="random")).outcome
+    claimed = change_class(
+        candidate_of(per_device_train_batch_size=2), facts_of(trainer=trainer, options=own)
+    )
+    assert (Outcome.FITS if claimed == "neutral" else Outcome.INVALID) is agrees
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"router_aux_loss_coef": 0.0}, {"label_smoothing_factor": 0.1}],
+    ids=["balanced", "not balanced", "smoothed"],
+)
+def test_the_split_counts_where_experts_are_balanced(
+    guard: Guard, options: dict[str, Any], tmp_path: Path
+) -> None:
+    strong = {"router_aux_loss_coef": 5.0, "num_local_experts": 4, "num_experts_per_tok": 2}
+    experts = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", **strong}
+    own = {**OWN, **options}
+    split = {**own, "per_device_train_batch_size": 2}
+    model_dir = str(tiny_model(tmp_path / "experts", **experts))
+    spec = guard.spec(split).model_copy(update={"model_dir": model_dir})
+    whole, parts = guard.update(spec, own), guard.update(spec, split)
+    agrees = judge(Compared(reference=whole, candidate=parts, weights="random")).outcome
+    facts = facts_of(moe=True, options=own)
+    claimed = change_class(candidate_of(per_device_train_batch_size=2), facts)
+    assert (Outcome.FITS if claimed == "neutral" else Outcome.INVALID) is agrees
+
+
+def apart(trainer: Trainer) -> Any:
+    """Return TRL's trainer with a policy that is not its reference, as after some updates."""
+    import torch
+
+    from autotune.training.prepared import trainer_class
+
+    class Apart(trainer_class(trainer)):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            drawn = torch.Generator().manual_seed(1)
+            with torch.no_grad():
+                for weight in self.model.parameters():
+                    weight.add_(0.02 * torch.randn(weight.shape, generator=drawn))
+
+    return Apart
 
 
 def planted(change: Callable[[dict[str, Any]], None]) -> Any:

@@ -102,6 +102,18 @@ def fitting(report: ProbeReport) -> Measurement:
     return report.measurement
 
 
+@pytest.mark.parametrize("trainer", [Trainer.DPO, Trainer.KTO])
+def test_keywords_of_transformers_checkpointing_do_not_outlive_a_pass_over_the_reference(
+    bench: Bench, trainer: Trainer
+) -> None:
+    # the claim of a rule (knobs/rules_own.py)
+    every_other = {"gradient_checkpointing_kwargs": {"every_n_layers": 2}}
+    refused = bench.probe(trainer, **every_other).ending
+    assert Outcome.INVALID is refused.outcome
+    assert "every_n_layers" in refused.reason
+    fitting(bench.probe(trainer, **every_other, precompute_ref_log_probs=True))
+
+
 #: Reward leaves out rows that are longer, and the shortest has 92 tokens.
 CUT = {Trainer.DPO: 48, Trainer.REWARD: 128, Trainer.KTO: 48}
 #: Adapters as people's configs have them, over weights of one and of another width.

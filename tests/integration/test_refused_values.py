@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from autotune.core.errors import BadInput, EnvironmentUnable
+from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
 from autotune.core.job import DatasetSource, Job, Trainer
 from tests.support.facts import CPU
 from tests.support.models import tiny_model
@@ -118,6 +118,11 @@ REFUSED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
         {"accelerator_config": "none.json"},
         r"accelerator_config 'none\.json'.*No such file",
     ),
+    "accumulation counted twice": (
+        Trainer.SFT,
+        {"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 2}}},
+        r"num_steps is 2.*Set gradient_accumulation_steps 2",
+    ),
     "a word where a switch is": (Trainer.SFT, {"packing": "bfd"}, "expected true or false"),
 }
 
@@ -129,6 +134,16 @@ def test_a_value_that_cannot_be_built_from_is_named_with_what_refuses_it(
     trainer, options, words = REFUSED[case]
     with pytest.raises(BadInput, match=words):
         check(trainer, **options)
+
+
+def test_a_model_over_several_processes_is_refused_whatever_is_installed(check: Check) -> None:
+    with pytest.raises(NotBuiltYet, match=r"^deepspeed divides the model"):
+        check(Trainer.SFT, deepspeed="zero3.json")
+
+
+def test_attention_whose_package_is_missing_is_the_environments_fault(check: Check) -> None:
+    with pytest.raises(EnvironmentUnable, match=r"attn_implementation 'flash_attention_3'"):
+        check(Trainer.SFT, attn_implementation="flash_attention_3")
 
 
 def test_an_optimizer_whose_package_is_missing_is_the_environments_fault(check: Check) -> None:
@@ -159,8 +174,18 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
     ),
     "processes that load rows ahead": (
         Trainer.SFT,
-        {"dataloader_num_workers": 2, "dataloader_prefetch_factor": 4},
+        {
+            "dataloader_num_workers": 2,
+            "dataloader_prefetch_factor": 4,
+            "dataloader_persistent_workers": True,
+            "dataloader_multiprocessing_context": "spawn",
+        },
     ),
+    "checkpoints kept on the host, which has a rule": (
+        Trainer.REWARD,
+        {"gradient_checkpointing_kwargs": {"offload": True, "every_n_layers": 2}},
+    ),
+    "the backend of processes there are not": (Trainer.SFT, {"ddp_backend": "nccl"}),
     "an optimizer with arguments": (Trainer.SFT, {"optim": "sgd", "optim_args": "momentum=0.9"}),
     "the precision of a GPU": (Trainer.SFT, {"tf32": True}),
     "a quantized base": (Trainer.SFT, {**LORA, "load_in_4bit": True}),
@@ -179,7 +204,7 @@ ACCEPTED: dict[str, tuple[Trainer, dict[str, Any]]] = {
 @pytest.mark.parametrize("case", ACCEPTED)
 def test_what_trains_somewhere_is_not_refused(case: str, check: Check) -> None:
     trainer, options = ACCEPTED[case]
-    assert options.keys() - {"tf32"} <= check(trainer, **options).keys()
+    assert options.keys() - {"tf32", "ddp_backend"} <= check(trainer, **options).keys()
 
 
 def test_a_model_without_a_list_of_layers_is_answered_with_the_way_out(

@@ -41,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "use_dora": False,
     "use_rslora": False,
     "lora_r": 16,
+    "lora_alpha": 32,
     "load_in_4bit": False,
     "load_in_8bit": False,
     "use_liger_kernel": False,
@@ -90,6 +91,7 @@ def facts_of(
     versions: Mapping[str, str] | None = None,
     lacking: Mapping[str, str] | None = None,
     traits: Sequence[str] = (),
+    unfit_adapters: Mapping[str, str] | None = None,
     **job: Any,
 ) -> Facts:
     """Return facts of a job (SFT unless said otherwise) over rows of these lengths."""
@@ -109,6 +111,7 @@ def facts_of(
         versions=dict(versions or {}),
         lacking=dict(lacking or {}),
         traits=frozenset(traits),
+        unfit_adapters=dict(unfit_adapters or {}),
     )
 
 

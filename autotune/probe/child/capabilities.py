@@ -33,18 +33,12 @@ def lacking_here(device: Device) -> dict[str, str]:
     return found
 
 
-#: Models whose list of layers PEFT 0.21 empties where it converts it for transformers 5
-#: (``transformers_weight_conversion``).
-_EMPTIED_TARGETS = ("mixtral",)
-
-
 def traits_of(config: Any) -> frozenset[str]:
     """Return what sets a model apart for the rules.
 
     Args:
         config: transformers' config of the model.
     """
-    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING
     from transformers import AutoModelForCausalLM
 
     text = config.get_text_config()
@@ -54,9 +48,9 @@ def traits_of(config: Any) -> frozenset[str]:
         traits.add("softcap")
     if facts.get("attention_dropout"):
         traits.add("dropout")
-    listed = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.keys() - {*_EMPTIED_TARGETS}
-    if text.model_type not in listed:
-        traits.add("no-lora-targets")
+    # TRL 1.16 adds the loss where the config can ask for router logits and weights it
+    if "output_router_logits" not in facts or not facts.get("router_aux_loss_coef"):
+        traits.add("no-aux-loss")
     model = AutoModelForCausalLM._model_mapping.get(type(config), None)
     if model is not None and not model._supports_sdpa:
         traits.add("no-sdpa")

@@ -13,6 +13,10 @@ from autotune.core.job import Job
 from autotune.probe.child.capabilities import traits_of
 from autotune.probe.prepared import ModelFacts
 
+_WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin*")
+#: Keywords of ``from_pretrained`` that configs have attributes of too, and that say how to load.
+_OF_LOADING = ("dtype", "torch_dtype", "attn_implementation", "quantization_config", "use_cache")
+
 
 def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[ModelFacts, Any, Any]:
     """Put the model's config and tokenizer below the run's folder and read its facts.
@@ -72,13 +76,16 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
             "or sound are not measured by this version.",
             "Its language model alone can be tuned, from a folder of its own.",
         )
-    has_weights = looks_local and any(
-        next(local.glob(p), None) is not None for p in ("*.safetensors", "pytorch_model*.bin")
-    )
-    model_dir = local.resolve() if looks_local else out_dir / "model"
-    if not looks_local:
-        config.save_pretrained(model_dir)
+    _check_stored_plain(job.model, config)
+    weights = [p for pattern in _WEIGHTS for p in local.glob(pattern)] if looks_local else []
+    changed = _apply_keywords(config, options.get("model_init_kwargs") or {})
+    model_dir = local.resolve() if looks_local and not changed else out_dir / "model"
+    if not looks_local or changed:
+        _save(config, model_dir, options)
         tokenizer.save_pretrained(model_dir)
+        for path in weights:
+            (model_dir / path.name).unlink(missing_ok=True)
+            (model_dir / path.name).symlink_to(path.resolve())
     facts = text.to_dict()
     return (
         ModelFacts(
@@ -88,12 +95,56 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
             positions=facts.get("max_position_embeddings"),
             vocabulary=int(facts.get("vocab_size", 0)),
             moe=any(k in facts for k in ("num_experts", "num_local_experts", "n_routed_experts")),
-            has_weights=has_weights,
+            has_weights=any(path.suffix != ".json" for path in weights),
             traits=traits_of(config),
         ),
         config,
         tokenizer,
     )
+
+
+def _check_stored_plain(name: str, config: Any) -> None:
+    """Stop at weights that are stored quantized: random ones would be made in full precision.
+
+    Raises:
+        NotBuiltYet: names the method.
+    """
+    stored = getattr(config, "quantization_config", None)
+    if stored is not None:
+        method = stored.get("quant_method") if isinstance(stored, dict) else stored.quant_method
+        raise NotBuiltYet(
+            f"the weights of the model {name!r} are stored quantized "
+            f"({getattr(method, 'value', method)}), which is not measured by this version.",
+            "Name the model they were made from, with load_in_4bit or load_in_8bit.",
+        )
+
+
+def _apply_keywords(config: Any, kwargs: dict[str, Any]) -> bool:
+    """Set what ``model_init_kwargs`` changes in the config, as ``from_pretrained`` does.
+
+    Returns:
+        Whether that changes the model.
+    """
+    known = {k: v for k, v in kwargs.items() if k not in _OF_LOADING and hasattr(config, k)}
+    changed = {k: v for k, v in known.items() if getattr(config, k) != v}
+    for name, value in changed.items():
+        setattr(config, name, value)
+    return bool(changed)
+
+
+def _save(config: Any, folder: Path, options: dict[str, Any]) -> None:
+    """Write the config probes build the model from.
+
+    Raises:
+        BadInput: keywords make it one that contradicts itself.
+    """
+    try:
+        config.save_pretrained(folder)
+    except Exception as error:  # config classes may raise anything
+        raise BadInput(
+            f"model_init_kwargs {options.get('model_init_kwargs')} do not fit the model's config: "
+            f"{_said(error)}"
+        ) from error
 
 
 def _said(error: Exception) -> str:

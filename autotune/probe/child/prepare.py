@@ -9,11 +9,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from autotune.core.job import Trainer
+from autotune.core.job import Job, Trainer
+from autotune.knobs.catalog import BY_NAME
 from autotune.probe.child.capabilities import lacking_here
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.child.model_facts import model_facts
-from autotune.probe.child.resolve import resolve_options
+from autotune.probe.child.resolve import resolve_options, settle_dtype
 from autotune.probe.prepared import Prepared
 from autotune.probe.progress import ProgressFile
 from autotune.probe.protocol import PrepareSpec
@@ -62,6 +63,7 @@ _DEFAULTS = (
     "use_dora",
     "use_rslora",
     "lora_r",
+    "lora_alpha",
     "lora_target_modules",
     "lora_target_parameters",
     "lora_modules_to_save",
@@ -86,7 +88,8 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
 
         materialise_model(Path(job.model))
     environment = inspect_environment()
-    here = choose_device(environment, spec.device)
+    auto = "cpu" if job.options.get("use_cpu") else "auto"
+    here = choose_device(environment, auto if spec.device == "auto" else spec.device)
     device = spec.target or here
     # TRL asks the machine it runs on: precision of another device is not refused as the CPU's.
     on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
@@ -96,6 +99,7 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
     out_dir = Path(spec.out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     model, config, tokenizer = model_facts(job, options, out_dir)
+    settle_dtype(options, config, notices)
     from autotune.dataset.both_splits import prepare_job
     from autotune.dataset.trl_rows import stand_in
     from autotune.training.arguments import build_arguments
@@ -137,7 +141,25 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
         eval_profile=eval_profile,
         notices=tuple(notices),
         lacking=lacking,
+        unfit_adapters=_unfit_adapters(job, options, Path(model.model_dir), out_dir),
     )
+
+
+def _unfit_adapters(
+    job: Job, options: dict[str, Any], model_dir: Path, folder: Path
+) -> dict[str, str]:
+    """Try adapters on the model where some may be searched; the user's own layers are among them.
+
+    Their own adapters as they wrote them have been built before.
+    """
+    if not options.get("use_peft") and "peft" not in job.allow:
+        return {}
+    from autotune.training.adapters import unfit_adapters
+
+    layers = options.get("lora_target_modules")
+    own = ",".join(layers) if isinstance(layers, list | tuple) else layers
+    choices = (*(BY_NAME["lora_target_modules"].choices or ()), own)
+    return unfit_adapters(job.trainer, options, choices, model_dir=model_dir, folder=folder)
 
 
 def _defaults(arguments: Any) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from typing import Any
 from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
 from autotune.core.job import Job, Trainer
+from autotune.knobs.adapters import REWARD_TASK
 from autotune.knobs.isolation import LAUNCH_FIELDS
+from autotune.knobs.mended import mended
 from autotune.knobs.needs import missing_package
-from autotune.knobs.table_model import REWARD_TASK
+from autotune.knobs.unmeasured import unmeasured
 from autotune.knobs.versions import canonical_options, deprecated
 
 #: Options that count something there must be at least one of.
@@ -38,8 +40,8 @@ _READ_WITH = {
     ),
     "load_in_4bit": ("bnb_4bit_quant_type", "use_bnb_nested_quant", "bnb_4bit_quant_storage"),
 }
-#: Options that need several processes.
-_DISTRIBUTED = ("fsdp", "parallelism_config")
+#: Options about processes beside the one a probe is; the user's file gets them back.
+_OF_PROCESSES = ("ddp_backend",)
 
 
 def resolve_options(
@@ -60,10 +62,13 @@ def resolve_options(
     from autotune.training.arguments import parse_options
 
     options = canonical_options(job.options)
-    options = {k: v for k, v in options.items() if k not in LAUNCH_FIELDS}
+    options = {k: v for k, v in options.items() if k not in (*LAUNCH_FIELDS, *_OF_PROCESSES)}
+    _check_measured(options)
     # TRL's default (bf16) is refused on a CPU unless it is told that the CPU is meant, and on a
     # GPU without bf16; precision is resolved here so that no probe fails for it.
     machine = {"use_cpu": True} if on_cpu else {}
+    if not on_cpu and options.pop("use_cpu", None):
+        notices.append(f"use_cpu is left out: {device.label} is what is measured.")
     if on_cpu and options.pop("tf32", None):
         notices.append("tf32 is for a GPU: it is left out here and given back in what is emitted.")
     if "bf16" not in options and "fp16" not in options:
@@ -81,6 +86,7 @@ def resolve_options(
     for name in machine:
         if name not in options:
             parsed.pop(name)
+    _check_measured(parsed)  # once more: text has become mappings
     _check_packages(parsed, lacking)
     _check_values(parsed)
     _resolve_task(job.trainer, parsed, notices)
@@ -92,6 +98,7 @@ def resolve_options(
     _check_device_map(parsed, notices)
     notices += _not_read(parsed)
     notices += deprecated(job.trainer, parsed, versions)
+    notices += mended(job.trainer, parsed)
     return parsed
 
 
@@ -130,6 +137,37 @@ def _not_read(options: dict[str, Any]) -> list[str]:
     return found
 
 
+def settle_dtype(options: dict[str, Any], config: Any, notices: list[str]) -> None:
+    """Write what ``dtype`` auto and null stand for into the options, as precision is.
+
+    Args:
+        options: parsed options; changed in place.
+        config: transformers' config of the model.
+        notices: gets a sentence where there was something to settle.
+
+    Source: ``PreTrainedModel.from_pretrained`` (transformers 5.24), for which null is auto.
+    """
+    kwargs = dict(options.get("model_init_kwargs") or {})
+    by_keyword = "dtype" in kwargs
+    holder = kwargs if by_keyword else options
+    if holder.get("dtype", "") not in (None, "auto"):
+        return
+    said = "null" if holder["dtype"] is None else "auto"
+    if config.dtype is None:
+        holder["dtype"] = "float32"
+        notices.append(
+            f"dtype {said} takes the dtype of the weights, and the model's config names none: "
+            "float32 is measured and written into the config."
+        )
+    else:
+        holder["dtype"] = str(config.dtype).removeprefix("torch.")
+        notices.append(
+            f"dtype {said} is {holder['dtype']} for this model, and is written so into the config."
+        )
+    if by_keyword:
+        options["model_init_kwargs"] = kwargs
+
+
 def _check_device_map(options: dict[str, Any], notices: list[str]) -> None:
     """Say that spreading a model over GPUs is not what is measured: probes see one."""
     kwargs = options.get("model_init_kwargs") or {}
@@ -154,18 +192,43 @@ def _check_values(options: dict[str, Any]) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise BadInput(f"{name} is {value!r}, expected a whole number above zero.")
     _check_duration(options.get("max_steps", -1), options.get("num_train_epochs"))
-    for name in _DISTRIBUTED:
-        if options.get(name):
-            raise NotBuiltYet(
-                f"{name} divides the model over processes, and a probe is one process: it is not "
-                "measured by this version.",
-                "Leave it out to see what one process holds.",
-            )
-    if options.get("truncation_mode") == "keep_end":
-        raise NotBuiltYet(
-            "truncation_mode keep_end is not measured by this version (TRL has deprecated it).",
-            "Use keep_start, or max_length null.",
+    _check_accumulation(options)
+    if (options.get("dataset_streaming") or options.get("streaming")) and _endless(options):
+        raise BadInput(
+            "max_steps is not set, and a stream of rows has no end that is known beforehand.",
+            "Set max_steps, or leave dataset_streaming out.",
         )
+
+
+def _check_measured(options: dict[str, Any]) -> None:
+    """Stop at what this version does not measure.
+
+    Raises:
+        NotBuiltYet: names it and what to do instead.
+    """
+    found = unmeasured(options)
+    if found is not None:
+        raise NotBuiltYet(found.reason, found.advice)
+
+
+def _check_accumulation(options: dict[str, Any]) -> None:
+    """Check that there is one number of accumulated micro-batches: a candidate's split sets it.
+
+    Raises:
+        BadInput: accelerate's own number is set, which transformers refuses beside another.
+    """
+    config = options.get("accelerator_config")
+    steps = None if config is None else (config.gradient_accumulation_kwargs or {}).get("num_steps")
+    if steps is not None:
+        raise BadInput(
+            f"accelerator_config.gradient_accumulation_kwargs.num_steps is {steps!r}, beside which "
+            "transformers takes no gradient_accumulation_steps, and that is what is tuned.",
+            f"Set gradient_accumulation_steps {steps!r} instead.",
+        )
+
+
+def _endless(options: dict[str, Any]) -> bool:
+    return int(options.get("max_steps", -1)) < 1
 
 
 def _check_duration(max_steps: float, epochs: float | None) -> None:

@@ -47,12 +47,57 @@ CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "the batch split of a DPO loss over the batch": (
         "model",
         {"per_device_train_batch_size": 2},
-        {"trainer": Trainer.DPO, "options": {"loss_type": ["sigmoid", "bco_pair"]}},
+        {"trainer": Trainer.DPO, "options": {"loss_type": ["sigmoid", "aot"]}},
+    ),
+    "the batch split of DPO losses over pairs": (
+        "neutral",
+        {"per_device_train_batch_size": 2},
+        {"trainer": Trainer.DPO, "options": {"loss_type": ["bco_pair", "ipo"]}},
     ),
     "the batch split of a mixture without auxiliary loss": (
         "neutral",
         {"per_device_train_batch_size": 2},
         {"moe": True, "options": {"router_aux_loss_coef": 0.0}},
+    ),
+    "the batch split of a mixture whose config has no auxiliary loss": (
+        "neutral",
+        {"per_device_train_batch_size": 2},
+        {"moe": True, "traits": ["no-aux-loss"]},
+    ),
+    "the batch split of a mixture given an auxiliary loss": (
+        "model",
+        {"per_device_train_batch_size": 2},
+        {"moe": True, "traits": ["no-aux-loss"], "options": {"router_aux_loss_coef": 0.1}},
+    ),
+    "the batch split of a mixture with smoothed labels": (
+        "neutral",
+        {"per_device_train_batch_size": 2},
+        {"moe": True, "options": {"label_smoothing_factor": 0.1}},
+    ),
+    "the batch split of a mixture with smoothed labels dft ignores": (
+        "model",
+        {"per_device_train_batch_size": 2},
+        {"moe": True, "options": {"label_smoothing_factor": 0.1, "loss_type": "dft"}},
+    ),
+    "the batch split of a reward model with experts": (
+        "neutral",
+        {"per_device_train_batch_size": 2},
+        {"moe": True, "trainer": Trainer.REWARD},
+    ),
+    "the batch split under noise scaled by its width": (
+        "model",
+        {"per_device_train_batch_size": 2},
+        {"options": {"neftune_noise_alpha": 5.0}},
+    ),
+    "padding under noise scaled by its width": (
+        "model",
+        {"pad_to_multiple_of": 64},
+        {"options": {"neftune_noise_alpha": 5.0}},
+    ),
+    "the batch split of an optimizer that steps at once": (
+        "model",
+        {"per_device_train_batch_size": 2},
+        {"options": {"optim": "adalomo"}},
     ),
     "adapters": ("model", {"peft": "lora"}, {}),
     "the rank of the user's own adapters": (
@@ -87,6 +132,16 @@ CHANGES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         "neutral",
         {"precompute_ref_log_probs": True},
         {"trainer": Trainer.DPO},
+    ),
+    "log-probabilities beforehand of a reference that drops out": (
+        "model",
+        {"precompute_ref_log_probs": True, "peft": "lora"},
+        {"trainer": Trainer.DPO, "options": {"use_peft": True}, "traits": ["dropout"]},
+    ),
+    "the user's own split packing where no row is split": (
+        "neutral",
+        {"packing": "bfd", "max_length": 1024},
+        {"options": {"packing": True, "packing_strategy": "bfd_split"}},
     ),
     "wrapping": ("mixing", {"packing": "wrapped"}, {}),
     "wrapping a mixture of experts": ("mixing", {"packing": "wrapped"}, {"moe": True}),

@@ -81,6 +81,22 @@ def test_a_gpu_without_bf16_is_named_with_its_capability() -> None:
     assert "7.5" in reason
 
 
+@pytest.mark.parametrize("flash", ["flash_attention_2", "kernels-community/flash-attn2"])
+def test_flash_attention_is_not_for_a_gpu_older_than_it(flash: str) -> None:
+    row = BY_NAME["attn_implementation"]
+    assert "it needs compute capability 8.0, and Tesla T4 has 7.5" == why_not(
+        row, flash, facts_of(device=OLD_GPU)
+    )
+    newer = GPU.model_copy(update={"capability": "10.0"})
+    assert not why_not(row, flash, facts_of(device=newer))
+
+
+def test_attention_that_is_compiled_needs_a_compiler() -> None:
+    facts = facts_of(device=GPU, lacking={"compiler": "there is no compiler"})
+    reason = why_not(BY_NAME["attn_implementation"], "flex_attention", facts)
+    assert "there is no compiler" == reason
+
+
 def test_every_need_is_of_a_choice_the_knob_has() -> None:
     for row in KNOBS:
         assert set(row.needs) <= set(row.choices or ())

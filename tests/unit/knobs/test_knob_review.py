@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import pytest
 
 from autotune.core.errors import BadInput
@@ -27,6 +30,21 @@ def test_saving_stays_a_multiple_of_evaluating_where_the_best_model_is_loaded() 
     options = settings(canonical(packed, facts), facts).options
     evaluated = options.get("eval_steps", 50)
     assert 0 == options.get("save_steps", 100) % evaluated
+
+
+@pytest.mark.parametrize("logging", [{}, {"logging_steps": 7}])
+def test_saving_stays_a_multiple_of_evaluating_that_follows_logging(
+    logging: dict[str, Any],
+) -> None:
+    own = {"eval_strategy": "steps", "save_steps": 70, "load_best_model_at_end": True}
+    facts = facts_of(
+        options={**own, **logging, "per_device_train_batch_size": 8}, effective_batch_sequences=24
+    )
+    facts = dataclasses.replace(facts, defaults={**facts.defaults, "logging_steps": 10})
+    made = settings(canonical(user_candidate(facts), facts), facts).options
+    every = made.get("logging_steps", 10)
+    assert 0 == made["save_steps"] % every
+    assert made["save_steps"] == pytest.approx(70 / 3, abs=every)
 
 
 def test_taking_packing_away_is_a_change_of_data() -> None:

@@ -18,6 +18,7 @@ from tests.support.facts import GPU, candidate_of, facts_of
 OFFLOAD = {"activation_offloading": True}
 PEFT: dict[str, Any] = {"allow": frozenset({"peft", "quantization", "dtype"})}
 SKIP = {"dataset_kwargs": {"skip_prepare_dataset": True}}
+EVERY_OTHER = {"every_n_layers": 2}
 LONG = {"per_device_train_batch_size": 2, "max_length": 1024}
 
 #: rule: (facts, a candidate it accepts, one it rejects, words of its reason)
@@ -101,11 +102,39 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"dtype": "float16", "peft": "lora"},
         "gradient scaler",
     ),
-    "lora_targets_are_known": (
-        {**PEFT, "traits": ["no-lora-targets"]},
-        {"peft": "lora", "lora_target_modules": "all-linear"},
-        {"peft": "lora", "lora_target_modules": None},
-        "all-linear",
+    "adapters_fit_the_model": (
+        {**PEFT, "unfit_adapters": {"dora on all-linear": "experts take no DoRA"}},
+        {"peft": "rslora", "lora_target_modules": "all-linear"},
+        {"peft": "dora", "lora_target_modules": "all-linear"},
+        "dora on all-linear cannot be built on this model: experts take no DoRA",
+    ),
+    "checkpointing_outlives_the_reference": (
+        {"trainer": Trainer.DPO, "options": {"gradient_checkpointing_kwargs": EVERY_OTHER}},
+        {"precompute_ref_log_probs": True},
+        {"precompute_ref_log_probs": False},
+        "every_n_layers does not outlive",
+    ),
+    "checkpoints_are_offloaded_from_a_device": (
+        {"options": {"gradient_checkpointing_kwargs": {"offload": True}}},
+        {"gradient_checkpointing": "none"},
+        {"gradient_checkpointing": "full"},
+        "offload needs an accelerator",
+    ),
+    "liger_leaves_the_head": (
+        {
+            "device": GPU,
+            "versions": {"trl": "1.15.0"},
+            "options": {"liger_kernel_config": {"fused_linear_cross_entropy": True}},
+        },
+        {"use_liger_kernel": False},
+        {"use_liger_kernel": True},
+        "the same forward",
+    ),
+    "layerwise_optimizers_do_not_accumulate": (
+        {"options": {"optim": "galore_adamw_layerwise"}},
+        {"optim": "galore_adamw_layerwise", "per_device_train_batch_size": 8},
+        {"optim": "galore_adamw_layerwise", "per_device_train_batch_size": 4},
+        "does not accumulate",
     ),
     "flash_attention_is_half": (
         {"device": GPU, "allow": frozenset({"dtype"})},
@@ -180,6 +209,16 @@ def test_every_rule_accepts_one_example_and_rejects_another_with_a_reason(rule: 
     assert reason is not None
     assert words in reason
     assert whole, "the verdict as a whole rejects it too"
+
+
+def test_keywords_of_checkpointing_mean_nothing_where_nothing_is_recomputed() -> None:
+    own = {"gradient_checkpointing_kwargs": {"every_n_layers": 2, "offload": True}}
+    for trainer in (Trainer.SFT, Trainer.REWARD):
+        facts = facts_of(trainer=trainer, device=GPU, options=own)
+        assert judge(candidate_of(), facts).valid
+    facts = facts_of(trainer=Trainer.KTO, options=own)
+    bare = candidate_of(gradient_checkpointing="none", train_sampling_strategy="sequential")
+    assert judge(bare, facts).valid, judge(bare, facts).reason
 
 
 def test_a_length_beyond_the_positions_is_fine_while_no_row_is_that_long() -> None:

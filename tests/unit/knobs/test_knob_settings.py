@@ -96,6 +96,22 @@ def test_step_counts_follow_the_number_of_samples() -> None:
     assert "warmup_steps" not in same.options
 
 
+def test_what_counts_updates_elsewhere_follows_too() -> None:
+    options = {
+        "per_device_train_batch_size": 8,
+        "eval_strategy": "steps",
+        "eval_delay": 100,
+        "ref_model_sync_steps": 512,
+        "lr_scheduler_kwargs": {"num_decay_steps": 200, "min_lr_ratio": 0.1},
+    }
+    made = options_of({}, options=options, effective_batch_sequences=32, trainer=Trainer.DPO)
+    assert 25 == made["eval_delay"]
+    assert 128 == made["ref_model_sync_steps"]
+    assert {"num_decay_steps": 50, "min_lr_ratio": 0.1} == made["lr_scheduler_kwargs"]
+    by_epoch = {**options, "eval_strategy": "epoch"}
+    assert "eval_delay" not in options_of({}, options=by_epoch, effective_batch_sequences=32)
+
+
 def test_step_counts_shrink_when_updates_see_more() -> None:
     options = {"per_device_train_batch_size": 8, "max_steps": 1000, "save_steps": 3}
     facts = facts_of([100] * 500, options=options, effective_batch_sequences=32)
@@ -168,6 +184,36 @@ def test_knobs_that_write_into_the_models_keywords_leave_the_users_own() -> None
     assert "bfloat16" == user_candidate(facts).get("dtype")
     made = settings(candidate_of(dtype="float32", use_kernels=True), facts).options
     assert {"rope_theta": 1e6, "use_kernels": True} == made["model_init_kwargs"]
+
+
+def test_without_workers_what_is_only_for_workers_goes_too() -> None:
+    own = {
+        "dataloader_num_workers": 4,
+        "dataloader_prefetch_factor": 2,
+        "dataloader_persistent_workers": True,
+        "dataloader_multiprocessing_context": "spawn",
+    }
+    none = options_of({"dataloader_num_workers": 0}, options=own)
+    assert (0, None, False, None) == tuple(none[name] for name in own)
+    two = options_of({"dataloader_num_workers": 2}, options=own)
+    assert {"dataloader_num_workers": 2} == {k: v for k, v in two.items() if k in own}
+
+
+def test_compiling_ends_with_the_backend_that_starts_it() -> None:
+    own = {"torch_compile_backend": "inductor", "torch_compile_mode": "reduce-overhead"}
+    assert user_candidate(facts_of(options=own)).get("torch_compile") is True
+    off = options_of({"torch_compile": False}, options=own)
+    assert (None, None) == (off["torch_compile_backend"], off["torch_compile_mode"])
+    assert "torch_compile_mode" not in options_of({"torch_compile": True}, options=own)
+
+
+@pytest.mark.parametrize(("kind", "alpha"), [("lora", 128), ("dora", 128), ("rslora", None)])
+def test_adapters_of_another_rank_are_scaled_as_before(kind: str, alpha: int | None) -> None:
+    made = options_of({"peft": kind, "lora_r": 64}, allow=frozenset({"peft"}))
+    assert alpha == made.get("lora_alpha")
+    own = {"use_peft": True, "lora_r": 8, "lora_alpha": 8}
+    assert 16 == options_of({"peft": "lora", "lora_r": 16}, options=own)["lora_alpha"]
+    assert "lora_alpha" not in options_of({"peft": "lora", "lora_r": 8}, options=own)
 
 
 def test_reward_adapters_are_those_of_a_classifier() -> None:

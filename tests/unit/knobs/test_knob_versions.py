@@ -41,14 +41,18 @@ def test_checkpointing_is_spelled_as_the_installed_transformers_wants_it() -> No
 
 
 def test_values_by_an_older_name_become_canonical() -> None:
+    asked = {"packing_strategy": "bfd-requeue"}
+    assert {"packing_strategy": "bfd_split"} == canonical_options(asked)
+    assert {"packing_strategy": "bfd-requeue"} == asked, "what the user gave is left as it was"
+
+
+def test_a_name_that_trl_leaves_no_effect_is_not_written() -> None:
+    # TRL always gives the loader a dtype, beside which torch_dtype does nothing but warn
     kwargs = {"torch_dtype": "bfloat16", "revision": "main"}
-    assert {
-        "packing_strategy": "bfd_split",
-        "model_init_kwargs": {"dtype": "bfloat16", "revision": "main"},
-    } == canonical_options({"packing_strategy": "bfd-requeue", "model_init_kwargs": kwargs})
-    both = {"model_init_kwargs": {**kwargs, "dtype": "float32"}}
-    assert "float32" == canonical_options(both)["model_init_kwargs"]["dtype"]
-    assert "torch_dtype" in kwargs, "what the user gave is left as it was"
+    written = spelled({"model_init_kwargs": kwargs}, NEWEST)
+    assert {"model_init_kwargs": {"revision": "main"}} == written
+    only = {"model_init_kwargs": {"torch_dtype": "bfloat16"}}
+    assert {"model_init_kwargs": None} == spelled(only, NEWEST)
 
 
 def test_an_option_by_any_of_its_names_is_written_by_the_one_the_versions_want() -> None:

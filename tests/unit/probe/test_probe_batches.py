@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
-from autotune.core.errors import BadInput, NotBuiltYet
+from autotune.core.errors import BadInput
 from autotune.probe.child.batches import RowFacts, batch_of, warmup_batches, worst_batches
 from autotune.probe.child.resolve import _check_values
 from autotune.probe.child.rows import _trained
@@ -68,12 +69,6 @@ def test_numbers_a_search_cannot_use_are_refused_by_name(option: str, value: obj
         _check_values({option: value})
 
 
-def test_rows_cut_at_their_start_are_refused_rather_than_measured_wrongly() -> None:
-    with pytest.raises(NotBuiltYet, match="keep_end"):
-        _check_values({"truncation_mode": "keep_end"})
-    _check_values({"truncation_mode": "keep_start", "max_length": None})
-
-
 @pytest.mark.parametrize(
     "options",
     [{"max_steps": 0}, {"max_steps": -3}, {"num_train_epochs": 0}, {"num_train_epochs": -1.0}],
@@ -88,10 +83,11 @@ def test_a_run_that_counts_steps_or_epochs_is_not() -> None:
     _check_values({"max_steps": -1, "num_train_epochs": 0.5})
 
 
-@pytest.mark.parametrize("name", ["fsdp", "parallelism_config"])
-def test_a_model_divided_over_processes_is_refused_by_name(name: str) -> None:
-    with pytest.raises(NotBuiltYet, match=name):
-        _check_values({name: "full_shard"})
+@pytest.mark.parametrize("stream", [{"dataset_streaming": True}, {"streaming": True}])
+def test_a_stream_has_to_be_told_when_it_ends(stream: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="max_steps is not set"):
+        _check_values(stream)
+    _check_values({**stream, "max_steps": 10})
 
 
 def test_the_longest_pair_and_the_longest_mismatched_sequence_are_worst_batches() -> None:
