@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from autotune.core.candidate import Candidate, Value
 from autotune.core.result import Skipped
 from autotune.knobs.catalog import knob
-from autotune.knobs.changes import word_for
+from autotune.knobs.changes import word_for, words_for
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import Knob
 from autotune.knobs.needs import why_not
@@ -72,7 +72,7 @@ def searched_choices(
             continue
         listed = in_table_order(knob(name), _listed(name, dimension, facts, own, packs))
         kept = tuple(choice for choice in listed if _is_offered(name, choice, facts, dropped))
-        if name in facts.job.options and _leaves_own_out(name, kept, own.get(name), facts):
+        if _leaves_own_out(name, kept, own, facts):
             kept = (own.get(name), *kept)
         if kept:
             found[name] = in_table_order(knob(name), kept)
@@ -118,11 +118,20 @@ def _is_offered(name: str, choice: Value, facts: Facts, dropped: Dropped) -> boo
     return True
 
 
-def _leaves_own_out(name: str, kept: tuple[Value, ...], own: Value, facts: Facts) -> bool:
-    """Whether only others than what the user set are tried of a knob that changes what is
-    learned."""
-    gated = any(word_for(name, choice, facts) for choice in knob(name).choices or ())
-    return bool(kept) and own not in kept and gated and not why_not(knob(name), own, facts)
+def _leaves_own_out(name: str, kept: tuple[Value, ...], own: Candidate, facts: Facts) -> bool:
+    """Whether the user's own choice has to be added to those of the space.
+
+    It has, of a knob that changes what is learned, where the user set it, or where none of the
+    others is allowed (a micro-batch of KTO).
+    """
+    mine = own.get(name)
+    if not kept or mine in kept or why_not(knob(name), mine, facts):
+        return False
+    known = knob(name).choices or ()
+    if name in facts.job.options and any(word_for(name, choice, facts) for choice in known):
+        return True
+    words = {w for c in kept for w in words_for(own.with_knobs(**{name: c}), facts)}
+    return bool(words - facts.job.allow)
 
 
 def _listed(

@@ -133,8 +133,7 @@ def test_one_row_is_enough_for_a_space() -> None:
 def test_every_preset_leaves_candidates_for_every_offline_trainer() -> None:
     for trainer in OFFLINE:
         order = {"train_sampling_strategy": "sequential"} if trainer is Trainer.KTO else {}
-        options = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, **order}
-        facts = facts_of(trainer=trainer, options=options)
+        facts = facts_of(trainer=trainer, options=order)
         for _, space in list_spaces():
             if space.suits(trainer):
                 found = enumerate_space(space, facts, {})
@@ -201,6 +200,13 @@ def test_two_names_of_one_loss_are_tried_once_and_two_losses_apart() -> None:
     assert ({"nll"}, 0) == (values(newest, "loss_type"), newest.merged)
     older = enumerate_space(space, facts_of(versions={"trl": "1.14.2"}), {})
     assert {"nll", "chunked_nll"} == values(older, "loss_type")
+
+
+@pytest.mark.parametrize("own", [{}, {"per_device_train_batch_size": 8}], ids=["TRL's", "own"])
+def test_where_the_split_of_a_batch_counts_the_users_own_is_tried(own: dict[str, Any]) -> None:
+    facts = facts_of(trainer=Trainer.KTO, options={"train_sampling_strategy": "sequential", **own})
+    found = enumerate_space(read_space(find_space("long-context")), facts, {})
+    assert {8} == values(found, "per_device_train_batch_size")
 
 
 def test_what_cannot_be_tried_is_one_sentence_a_reason_and_costs_no_candidate() -> None:
