@@ -50,7 +50,7 @@ from autotune.use.planned import (
 )
 from autotune.use.preparation import STARTING, open_measuring, prepare
 from autotune.use.watcher import Watcher
-from autotune.use.written import write_run
+from autotune.use.written import RunFolder
 
 #: No trace of what a peak is made of is begun after so many seconds.
 _EXPLAINING_S = 20.0
@@ -76,6 +76,7 @@ class Tuning:
         self._request = moved_inputs(request, self._out_dir)
         if request.inputs is not None:
             self._job, self._origin = build_job(self._request)
+        self._folder = RunFolder(self._out_dir)
         self._search: Search | Single | None = None
         self._described: Run | None = None
         self._traced: dict[str, TracedPeak] = {}
@@ -209,11 +210,13 @@ class Tuning:
         assert self._search is not None
         try:
             self._search.run()
-        finally:
+        except BaseException:
             with uninterrupted():
                 self._search.store.close()
                 if self._search.trials:
                     self._write(interrupted=True)
+            raise
+        self._search.store.close()
         result = self._write(interrupted=False)
         self._traced = self._trace(result, runner)
         if self._traced:
@@ -245,7 +248,7 @@ class Tuning:
         except (ToolFailure, KeyboardInterrupt):
             return {}  # the search is over and whole; the page says that nothing was traced
 
-    def _write(self, *, interrupted: bool) -> Result:
+    def _write(self, *, interrupted: bool, over: bool = True) -> Result:
         assert self._search is not None and self._described is not None
         result = assemble(
             self._described,
@@ -261,7 +264,7 @@ class Tuning:
         )
         if self._repeats is not None:
             return alone(result, self._search.speedup)
-        write_run(result, self._out_dir)
+        self._folder.write(result, over=over)
         return result
 
     def _interrupted(self) -> Interrupted:
@@ -282,5 +285,5 @@ class Tuning:
         self._watch.tick(seconds)
 
     def finished(self, record: TrialRecord) -> None:
-        self._write(interrupted=True)
+        self._write(interrupted=True, over=False)
         self._watch.finished(record)
