@@ -167,7 +167,8 @@ def _counts(value: Any) -> bool:
 
 
 def _scaled(value: Any, factor: float) -> int:
-    return max(1, round(value * factor))
+    scaled: int = max(1, round(value * factor))
+    return scaled
 
 
 def _save_with_eval(found: dict[str, Any], facts: Facts) -> dict[str, Any]:

@@ -53,7 +53,6 @@ _SET_ASIDE: dict[str, Any] = {
     "pad_token": None,
     "dataset_kwargs": None,
     "precompute_ref_log_probs": False,
-    "deepspeed": None,
 }
 #: What is set aside besides when a step is taken with another model: the user's model and
 #: optimizer, which were built before, and processes that load rows.

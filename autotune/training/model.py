@@ -91,16 +91,16 @@ def _dtype(wanted: Any, config: Any) -> Any:
     """Return the ``torch.dtype`` TRL's ``create_model_from_path`` makes of a ``dtype`` option."""
     import torch
 
-    if wanted == "auto":
+    if wanted in (None, "auto"):  # alike to ``from_pretrained`` (transformers 5)
         return config.dtype or torch.float32
     if isinstance(wanted, torch.dtype):
         return wanted
-    if wanted not in (None, *_DTYPES):
+    if wanted not in _DTYPES:
         raise BadInput(
             f"dtype is {wanted!r}, expected auto, {', '.join(_DTYPES)}"
             f"{nearest(str(wanted), list(_DTYPES))}."
         )
-    return getattr(torch, wanted or "float32")
+    return getattr(torch, wanted)
 
 
 _DTYPES = ("bfloat16", "float16", "float32")

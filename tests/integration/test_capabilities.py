@@ -125,7 +125,7 @@ def test_a_dtype_left_to_the_model_is_settled_once(
 ) -> None:
     from transformers import LlamaConfig
 
-    from autotune.probe.child.resolve import settle_dtype
+    from autotune.probe.child.dtype import settle_dtype
 
     for by_keyword in (False, True):
         options = {"model_init_kwargs": {"dtype": said}} if by_keyword else {"dtype": said}

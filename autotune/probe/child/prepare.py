@@ -12,9 +12,10 @@ from typing import Any
 from autotune.core.job import Job, Trainer
 from autotune.knobs.catalog import BY_NAME
 from autotune.probe.child.capabilities import lacking_here
+from autotune.probe.child.dtype import settle_dtype
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.child.model_facts import model_facts
-from autotune.probe.child.resolve import resolve_options, settle_dtype
+from autotune.probe.child.resolve import resolve_options
 from autotune.probe.prepared import Prepared
 from autotune.probe.progress import ProgressFile
 from autotune.probe.protocol import PrepareSpec

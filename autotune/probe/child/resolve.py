@@ -137,37 +137,6 @@ def _not_read(options: dict[str, Any]) -> list[str]:
     return found
 
 
-def settle_dtype(options: dict[str, Any], config: Any, notices: list[str]) -> None:
-    """Write what ``dtype`` auto and null stand for into the options, as precision is.
-
-    Args:
-        options: parsed options; changed in place.
-        config: transformers' config of the model.
-        notices: gets a sentence where there was something to settle.
-
-    Source: ``PreTrainedModel.from_pretrained`` (transformers 5.24), for which null is auto.
-    """
-    kwargs = dict(options.get("model_init_kwargs") or {})
-    by_keyword = "dtype" in kwargs
-    holder = kwargs if by_keyword else options
-    if holder.get("dtype", "") not in (None, "auto"):
-        return
-    said = "null" if holder["dtype"] is None else "auto"
-    if config.dtype is None:
-        holder["dtype"] = "float32"
-        notices.append(
-            f"dtype {said} takes the dtype of the weights, and the model's config names none: "
-            "float32 is measured and written into the config."
-        )
-    else:
-        holder["dtype"] = str(config.dtype).removeprefix("torch.")
-        notices.append(
-            f"dtype {said} is {holder['dtype']} for this model, and is written so into the config."
-        )
-    if by_keyword:
-        options["model_init_kwargs"] = kwargs
-
-
 def _check_device_map(options: dict[str, Any], notices: list[str]) -> None:
     """Say that spreading a model over GPUs is not what is measured: probes see one."""
     kwargs = options.get("model_init_kwargs") or {}
