@@ -132,10 +132,10 @@ def lines_for(space: Space, trainer: str) -> list[str]:
 
 def _print(lines: list[str]) -> None:
     """Print lines; a terminal breaks them between words, a pipe gets them whole."""
-    from autotune.cli.console import out
+    from autotune.cli.console import stdout
 
     for line in lines:
-        out().print(line, markup=False, emoji=False)
+        stdout().print(line, markup=False, emoji=False)
 
 
 def _count(number: int, what: str) -> str:

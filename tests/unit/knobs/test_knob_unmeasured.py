@@ -42,7 +42,6 @@ MENDED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
         {"padding_free": True, "max_length": 512},
         "cut beforehand",
     ),
-    "adapters of a reward model": (Trainer.REWARD, {"use_peft": True}, "SEQ_CLS"),
     "a dtype by its old name": (
         Trainer.DPO,
         {"model_init_kwargs": {"torch_dtype": "bfloat16"}},
@@ -64,7 +63,6 @@ def test_a_config_that_is_written_otherwise_to_train_is_told_so(case: str) -> No
         (Trainer.SFT, {"padding_free": True, "max_length": None}),
         (Trainer.SFT, {"padding_free": True, "packing": True}),
         (Trainer.DPO, {"padding_free": True}),
-        (Trainer.REWARD, {"use_peft": True, "lora_task_type": "SEQ_CLS"}),
         (Trainer.SFT, {"use_peft": True}),
     ],
 )

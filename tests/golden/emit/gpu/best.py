@@ -14,8 +14,8 @@ changes against your config (class of the winner: data):
   per_device_train_batch_size: 8 -> 4   [tuned]
   gradient_accumulation_steps: 4 -> 1   [about 32 sequences per update]
   max_length: 1024 -> 2048   [tuned]
-  gradient_checkpointing, now activation_checkpointing: true -> true   [the name the installed
-      versions want]
+  gradient_checkpointing, now activation_checkpointing: true -> true   [as the installed versions
+      want it written]
   warmup_steps: 20 -> 19   [the same number of samples as before]
   eval_strategy: false -> no   [YAML reads a bare no as false, which TRL refuses]
   packing: (not set) -> true   [tuned]
