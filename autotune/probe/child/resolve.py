@@ -13,7 +13,7 @@ from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
 from autotune.core.job import Job
 from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.needs import missing_package
-from autotune.knobs.versions import canonical_options, deprecated
+from autotune.knobs.versions import canonical_options, deprecated, untrainable
 
 #: Options that count something there must be at least one of.
 _POSITIVE = (
@@ -49,6 +49,9 @@ def resolve_options(
     """
     from autotune.training.arguments import parse_options
 
+    never = untrainable(job.trainer, versions, on_cpu=on_cpu)
+    if never is not None:
+        raise EnvironmentUnable(f"{never}.", "Install trl 1.16 or newer, or measure on a GPU.")
     options = canonical_options(job.options)
     options = {k: v for k, v in options.items() if k not in LAUNCH_FIELDS}
     # TRL's default (bf16) is refused on a CPU unless it is told that the CPU is meant, and on a
