@@ -124,6 +124,21 @@ def unavailable(
     return None
 
 
+def untrainable(trainer: Trainer, versions: Mapping[str, str], *, on_cpu: bool) -> str | None:
+    """Return why the installed versions cannot train at all on a device, else None.
+
+    Args:
+        trainer: the trainer.
+        versions: installed versions by distribution name.
+        on_cpu: whether the device is the CPU.
+    """
+    # TRL 1.15 alone; goes when 1.16 is the oldest supported version
+    only_triton = at_least(versions, "trl", "1.15") and not at_least(versions, "trl", "1.16")
+    if trainer is Trainer.SFT and on_cpu and only_triton:
+        return "TRL 1.15 computes the loss of sft with a Triton kernel, which no CPU runs"
+    return None
+
+
 def deprecated(
     trainer: Trainer, options: Mapping[str, Any], versions: Mapping[str, str]
 ) -> tuple[str, ...]:

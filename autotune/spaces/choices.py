@@ -16,7 +16,6 @@ from autotune.knobs.changes import word_for, words_for
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import Knob
 from autotune.knobs.needs import why_not
-from autotune.knobs.versions import canonical_choice
 from autotune.spaces.schema import Dimension, as_written
 
 #: Shortest packed row worth trying, in tokens.
@@ -138,8 +137,7 @@ def _listed(
     name: str, dimension: Dimension, facts: Facts, own: Candidate, packs: bool
 ) -> tuple[Value, ...]:
     if dimension.choices != "auto":
-        named = (canonical_choice(name, choice, facts.versions) for choice in dimension.choices)
-        return tuple(dict.fromkeys(named))
+        return tuple(dimension.choices)
     if name == "max_length":
         explicit = facts.job.options.get("max_length")
         limit = None if explicit is None else int(explicit)

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from autotune.core.candidate import Candidate, Value
 from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.result import Skipped
-from autotune.knobs.catalog import knobs_of, user_candidate
+from autotune.knobs.catalog import KNOBS, knobs_of, user_candidate
 from autotune.knobs.facts import Facts
 from autotune.knobs.rules import judge
 from autotune.knobs.rules_model import machine_has_it
 from autotune.knobs.translate import canonical
+from autotune.knobs.versions import canonical_choice
 from autotune.spaces.choices import Dropped, possible, searched_choices
 from autotune.spaces.schema import Dimension, Space
 
@@ -60,7 +61,9 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
     own = user_candidate(facts)
     known = [row.name for row in knobs_of(facts.job.trainer)]
     listed = space.dimensions()
-    dimensions = {name: listed[name] for name in known if name in listed}
+    dimensions = {
+        name: _by_newest_names(name, listed[name], facts) for name in known if name in listed
+    }
     dropped = Dropped()
     choices = searched_choices(dimensions, facts, own, pinned, dropped)
     settled = canonical(own, facts)  # what the user's own choices mean on this machine
@@ -99,9 +102,18 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
     )
 
 
+def _by_newest_names(name: str, dimension: Dimension, facts: Facts) -> Dimension:
+    """Return a dimension in which each choice has the one name the installed versions want."""
+    choices, versions = dimension.choices, facts.versions
+    if choices != "auto":
+        choices = list(dict.fromkeys(canonical_choice(name, c, versions) for c in choices))
+    when = {o: [canonical_choice(o, c, versions) for c in a] for o, a in dimension.when.items()}
+    return Dimension(choices=choices, when=when)
+
+
 def _not_had(space: Space, known: list[str], facts: Facts) -> list[str]:
     """Say which knobs of a space for any trainer this one does not have."""
-    without = [name for name in space.knobs if name not in known]
+    without = [row.name for row in KNOBS if row.name in space.knobs and row.name not in known]
     if not without:
         return []
     return [f"Not tried, since {facts.job.trainer.value} has no such knob: {', '.join(without)}."]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from autotune.core.equivalence import Compared, Update
 from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome
 from autotune.knobs.changes import change_class
+from autotune.knobs.versions import unavailable
 from autotune.probe.child.progress import Progress
 from autotune.probe.equivalence import judge
 from autotune.probe.protocol import GuardSide, GuardSpec
@@ -29,6 +31,10 @@ OWN: dict[str, Any] = {
     "max_length": 1024,
     "learning_rate": 1e-4,
 }
+#: Why the installed TRL is not asked for selective checkpointing; None when it is.
+NO_SELECTIVE = unavailable(
+    "gradient_checkpointing", "selective", Trainer.SFT, {"trl": version("trl")}
+)
 FLAT = {**OWN, "per_device_train_batch_size": 4, "padding_free": True, "max_length": None}
 PACKED = {**OWN, "per_device_train_batch_size": 1, "packing": True, "max_length": 160}
 
@@ -75,7 +81,10 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Guard:
     [
         {**OWN, "per_device_train_batch_size": 3},
         {**OWN, "gradient_checkpointing": False, "pad_to_multiple_of": 64},
-        {**OWN, "gradient_checkpointing_kwargs": {"selective": True}},
+        pytest.param(
+            {**OWN, "gradient_checkpointing_kwargs": {"selective": True}},
+            marks=pytest.mark.skipif(bool(NO_SELECTIVE), reason=str(NO_SELECTIVE)),
+        ),
         FLAT,
         PACKED,
         {**PACKED, "packing_strategy": "bfd_split", "per_device_train_batch_size": 2},

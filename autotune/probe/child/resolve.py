@@ -16,7 +16,7 @@ from autotune.knobs.isolation import LAUNCH_FIELDS
 from autotune.knobs.mended import mended
 from autotune.knobs.needs import missing_package
 from autotune.knobs.unmeasured import unmeasured
-from autotune.knobs.versions import canonical_options, deprecated
+from autotune.knobs.versions import canonical_options, deprecated, untrainable
 
 #: Options that count something there must be at least one of.
 _POSITIVE = (
@@ -61,6 +61,9 @@ def resolve_options(
     """
     from autotune.training.arguments import parse_options
 
+    never = untrainable(job.trainer, versions, on_cpu=on_cpu)
+    if never is not None:
+        raise EnvironmentUnable(f"{never}.", "Install trl 1.16 or newer, or measure on a GPU.")
     options = canonical_options(job.options)
     options = {k: v for k, v in options.items() if k not in (*LAUNCH_FIELDS, *_OF_PROCESSES)}
     _check_measured(options)

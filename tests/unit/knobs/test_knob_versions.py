@@ -10,6 +10,7 @@ from autotune.knobs.versions import (
     spelled,
     spelled_name,
     unavailable,
+    untrainable,
 )
 
 #: The first versions that spell and offer things as the newest do, and the last that did not.
@@ -96,3 +97,13 @@ def test_selective_checkpointing_is_offered_where_trl_has_it() -> None:
     assert "TRL before 1.15 has no selective checkpointing" == said
     assert unavailable("gradient_checkpointing", "selective", Trainer.SFT, NEWEST) is None
     assert unavailable("gradient_checkpointing", "full", Trainer.SFT, OLDER) is None
+
+
+def test_the_one_trl_that_cannot_train_sft_on_a_cpu_is_named() -> None:
+    said = {
+        (trl, on_cpu): untrainable(Trainer.SFT, {"trl": trl}, on_cpu=on_cpu)
+        for trl in ("1.14.2", "1.15.0", "1.16.0")
+        for on_cpu in (True, False)
+    }
+    assert [("1.15.0", True)] == [case for case, reason in said.items() if reason]
+    assert untrainable(Trainer.DPO, {"trl": "1.15.0"}, on_cpu=True) is None

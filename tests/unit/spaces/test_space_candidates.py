@@ -200,6 +200,10 @@ def test_two_names_of_one_loss_are_tried_once_and_two_losses_apart() -> None:
     assert ({"nll"}, 0) == (values(newest, "loss_type"), newest.merged)
     older = enumerate_space(space, facts_of(versions={"trl": "1.14.2"}), {})
     assert {"nll", "chunked_nll"} == values(older, "loss_type")
+    multiple = {"choices": [None, 8], "when": {"loss_type": ["chunked_nll"]}}
+    conditional = space_of(loss_type=["chunked_nll"], pad_to_multiple_of=multiple)
+    found = enumerate_space(conditional, facts_of(versions={"trl": "1.16.0"}), {})
+    assert {None, 8} == values(found, "pad_to_multiple_of")
 
 
 @pytest.mark.parametrize("own", [{}, {"per_device_train_batch_size": 8}], ids=["TRL's", "own"])
