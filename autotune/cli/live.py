@@ -121,7 +121,7 @@ class LiveView(Watcher):
                 describe(record.candidate, accumulation_of(record)),
                 ending.outcome.value,
                 f"peak {peak_of(record)}",
-                f"{speed_of(record)} tok/s",
+                f"{speed_of(record)} tok/s" if record.estimate else "",
                 predicted_of(record),
                 ending.reason,
             ]

@@ -69,7 +69,7 @@ class MeasuringView(Watcher):
             describe(record.candidate, accumulation_of(record)),
             ending.outcome.value,
             f"peak {peak_of(record)}",
-            f"{speed_of(record)} tok/s",
+            f"{speed_of(record)} tok/s" if record.estimate else "",
             ending.reason,
         ]
         self._console.print("  ".join(word for word in words if word), markup=False)

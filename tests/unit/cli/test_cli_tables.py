@@ -139,3 +139,14 @@ def test_the_answer_the_reports_and_the_emitted_file_say_one_speed() -> None:
     ):
         assert "7,405" in text
         assert "7,420" not in text
+
+
+def test_a_verification_shows_its_peak_and_claims_no_speed() -> None:
+    # a longer look is not timed
+    fits = trial_of(5, candidate_of(), role="search", peak_bytes=3 * MIB)
+    looked = fits.model_copy(update={"role": "verification", "estimate": None})
+    assert ("3.0 MiB", "-", "-") == (peak_of(looked), pass_of(looked), speed_of(looked))
+    file = io.StringIO()
+    LiveView(Console(file=file, width=200)).finished(looked)
+    assert "peak 3.0 MiB" in file.getvalue()
+    assert "tok/s" not in file.getvalue()
