@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console, Group
-from rich.live import Live
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from autotune.cli.row_progress import RowProgress
+from autotune.cli.row_progress import RowsView
 from autotune.cli.words import (
     accumulation_of,
     describe,
@@ -31,7 +29,6 @@ from autotune.study.choose import ranking
 from autotune.study.proof import CONFIRMATION_ROUNDS
 from autotune.study.refusals import is_refusal
 from autotune.use.planned import Plan
-from autotune.use.watcher import Watcher
 
 _ROLE = {
     "baseline": "your config",
@@ -43,7 +40,7 @@ _ROLE = {
 _STYLE = {Outcome.FITS: "green", Outcome.OOM_DEVICE: "yellow", Outcome.OOM_HOST: "yellow"}
 
 
-class LiveView(Watcher):
+class LiveView(RowsView):
     """Show what a run does while it does it."""
 
     def __init__(self, console: Console, *, plan_goes_elsewhere: bool = False) -> None:
@@ -53,23 +50,11 @@ class LiveView(Watcher):
             console: where to.
             plan_goes_elsewhere: the plan is the result (``--dry-run``) and is not repeated here.
         """
-        self._console = console
+        super().__init__(console)
         self._quiet = plan_goes_elsewhere
         self._plan: Plan | None = None
         self._trials: list[TrialRecord] = []
         self._start = time.monotonic()
-        self._now = ""
-        self._now_seconds = 0.0
-        self._rows = RowProgress(console)
-        self._live: Live | None = None
-
-    def __enter__(self) -> Self:
-        """Start drawing when there is a terminal."""
-        if self._console.is_terminal:
-            self._live = Live(
-                self, console=self._console, refresh_per_second=8, transient=True
-            ).__enter__()
-        return self
 
     def __exit__(
         self,
@@ -78,16 +63,9 @@ class LiveView(Watcher):
         trace: TracebackType | None,
     ) -> None:
         """Stop drawing; what was said stays above."""
-        if self._live is not None:
-            self._live.__exit__(kind, error, trace)
-            if error is not None and self._trials:
-                self._console.print(trials_table(self._trials, self._console.width))
-
-    def stage(self, text: str) -> None:
-        """Say what begins."""
-        self._now, self._now_seconds = text, 0.0
-        if self._live is None:
-            self._console.print(f"{text} ...", markup=False)
+        super().__exit__(kind, error, trace)
+        if self._live is not None and error is not None and self._trials:
+            self._console.print(trials_table(self._trials, self._console.width))
 
     def planned(self, plan: Plan) -> None:
         """Say what is known before the first probe."""
@@ -100,15 +78,7 @@ class LiveView(Watcher):
     def started(self, candidate: Candidate, role: str) -> None:
         """Note which probe runs."""
         label = f"{_ROLE[role]}: " if _ROLE[role] else ""
-        self._now, self._now_seconds = label + describe(candidate), 0.0
-
-    def tick(self, seconds: float) -> None:
-        """Note how long it has been running."""
-        self._now_seconds = seconds
-
-    def progress(self, what: str, done: int, total: int) -> None:
-        """Note how many rows are prepared."""
-        self._rows.note(what, done, total, said=self._live is None)
+        self.begin(label + describe(candidate))
 
     def finished(self, record: TrialRecord) -> None:
         """Add a probe to the view."""
@@ -121,7 +91,7 @@ class LiveView(Watcher):
                 describe(record.candidate, accumulation_of(record)),
                 ending.outcome.value,
                 f"peak {peak_of(record)}",
-                f"{speed_of(record)} tok/s",
+                f"{speed_of(record)} tok/s" if record.estimate else "",
                 predicted_of(record),
                 ending.reason,
             ]
@@ -129,13 +99,12 @@ class LiveView(Watcher):
 
     def __rich__(self) -> Any:
         """Return the live picture: finished probes, what runs now, time left."""
-        line = Text(f" {self._now} ({show_duration(max(self._now_seconds, 0.01))})")
-        spinner = Spinner("dots", text=line)
+        picture = super().__rich__()
         if self._plan is None:
-            return Group(spinner, *self._rows.drawn())
+            return picture
         height = max(3, self._console.size.height - 9)
         table = trials_table(self._trials[-height:], self._console.width)
-        return Group(table, spinner, Text(self._summary(), style="dim"))
+        return Group(table, picture, Text(self._summary(), style="dim"))
 
     def _summary(self) -> str:
         assert self._plan is not None

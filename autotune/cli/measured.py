@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from rich.console import Console
-from rich.status import Status
 
+from autotune.cli.row_progress import RowsView
 from autotune.cli.words import accumulation_of, describe, peak_of, speed_of
 from autotune.core.candidate import Candidate
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.study.assemble import peaks_line
 from autotune.use.planned import Plan
-from autotune.use.watcher import Watcher
 
 
-class MeasuringView(Watcher):
+class MeasuringView(RowsView):
     """Show on stderr what is being measured."""
 
     def __init__(self, console: Console) -> None:
         """Take the console of progress."""
-        self._console = console
-        self._status: Status | None = None
+        super().__init__(console)
         self._own = ""
         self._done = 0
-
-    def __enter__(self) -> Self:
-        """Start the spinner where there is a terminal."""
-        if self._console.is_terminal:
-            self._status = self._console.status("").__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop the spinner."""
-        if self._status is not None:
-            self._status.__exit__(kind, error, trace)
-
-    def stage(self, text: str) -> None:
-        """Say what begins."""
-        self._say(text)
 
     def planned(self, plan: Plan) -> None:
         """Say what was filled in."""
@@ -56,8 +31,7 @@ class MeasuringView(Watcher):
         """Note which of the two is measured."""
         if role == "baseline":
             self._own = candidate.key
-        if self._status is not None:
-            self._status.update(f"measuring {self._name(candidate)}")
+        self.begin(f"measuring {self._name(candidate)}")
 
     def finished(self, record: TrialRecord) -> None:
         """Say how a probe ended."""
@@ -69,19 +43,13 @@ class MeasuringView(Watcher):
             describe(record.candidate, accumulation_of(record)),
             ending.outcome.value,
             f"peak {peak_of(record)}",
-            f"{speed_of(record)} tok/s",
+            f"{speed_of(record)} tok/s" if record.estimate else "",
             ending.reason,
         ]
         self._console.print("  ".join(word for word in words if word), markup=False)
 
     def _name(self, candidate: Candidate) -> str:
         return "the config" if candidate.key == self._own else "its reference"
-
-    def _say(self, text: str) -> None:
-        if self._status is None:
-            self._console.print(f"{text} ...", markup=False)
-        else:
-            self._status.update(text)
 
 
 def measured_lines(result: Result) -> list[str]:

@@ -71,7 +71,7 @@ class RowProgress:
 
 
 class RowsView(Watcher):
-    """Watch a use case that prepares rows and probes nothing."""
+    """Watch a use case that prepares rows: what it does now, since when, and how far it is."""
 
     def __init__(self, console: Console) -> None:
         """Take the console of progress; it decides between a live view and lines."""
@@ -98,9 +98,14 @@ class RowsView(Watcher):
         if self._live is not None:
             self._live.__exit__(kind, error, trace)
 
+    def begin(self, text: str) -> None:
+        """Show from now on that this is done; what was counted before is over."""
+        self._now, self._seconds = text, 0.0
+        self._rows = RowProgress(self._console)
+
     def stage(self, text: str) -> None:
         """Say what begins."""
-        self._now, self._seconds = text, 0.0
+        self.begin(text)
         if self._live is None:
             self._console.print(f"{text} ...", markup=False)
 

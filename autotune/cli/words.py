@@ -8,6 +8,7 @@ from statistics import median
 from autotune.core.candidate import Candidate
 from autotune.core.environment import Device
 from autotune.core.memory import charged_bytes
+from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
 from autotune.core.units import show_bytes, show_duration
 from autotune.study.session import LEARNED_FROM
@@ -50,7 +51,7 @@ def _adapters(candidate: Candidate) -> str:
 def peak_of(trial: TrialRecord) -> str:
     """Return the peak that decides, or the bound that is known of it."""
     measured = trial.report.measurement
-    if trial.estimate is not None and measured is not None:
+    if trial.report.ending.outcome is Outcome.FITS and measured is not None:
         peak = measured.peaks.deciding_bytes
         return "?" if peak is None else show_bytes(peak)
     needed = trial.report.needed_bytes

@@ -268,5 +268,8 @@ def test_the_page_and_the_table_are_written_where_asked(command: Command, home: 
     table = command(*common, "table.txt")
     assert 0 == table.code
     assert "max_length" in (home / "table.txt").read_text(encoding="utf-8")
+    again = command(*common, "table.txt")
+    assert (2, True) == (again.code, "table.txt exists" in again.err)
+    assert 0 == command(*common, "table.txt", "--force").code
     assert 2 == command(*common, "x", "--format", "htm").code
     assert 4 == command("profile", "--trainer", "grpo").code

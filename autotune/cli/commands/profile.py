@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotune.cli.console import say, stderr, stdout
+from autotune.cli.files import new_file, write_text
 from autotune.cli.options import (
     Config,
     Dataset,
@@ -57,11 +57,14 @@ def profile(
     out: Annotated[
         str | None, typer.Option(help="File to write instead of stdout.", metavar="FILE")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file in --out.")] = False,
 ) -> None:
     """Collect the options and call the use case."""
     check_format(output_format, FORMATS)
-    request = request_of(context, but=("out",))
-    if out is None and output_format == "html" and sys.stdout.isatty():
+    request = request_of(context, but=("out", "force"))
+    if out is not None:
+        new_file(out, force=force)  # before the work
+    elif output_format == "html" and sys.stdout.isatty():
         # A megabyte of page is nothing to read in a terminal.
         out = "lengths.html"
     from autotune.cli.row_progress import RowsView
@@ -74,7 +77,7 @@ def profile(
     if out is None:
         _print(report, output_format)
     else:
-        _write(report, output_format, Path(out).expanduser())
+        say(f"written to {write_text(out, _text(report, output_format), force=True)}")
 
 
 def _print(report: LengthReport, output_format: str) -> None:
@@ -84,18 +87,6 @@ def _print(report: LengthReport, output_format: str) -> None:
         print_lengths(report, stdout())
     else:
         say(_text(report, output_format), nl=False)
-
-
-def _write(report: LengthReport, output_format: str, file: Path) -> None:
-    from autotune.core.errors import BadInput
-    from autotune.emit import write_whole
-
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, _text(report, output_format))
-    except OSError as error:
-        raise BadInput(f"{file} cannot be written: {error}") from error
-    say(f"written to {file}")
 
 
 def _text(report: LengthReport, output_format: str) -> str:

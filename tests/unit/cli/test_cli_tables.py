@@ -10,6 +10,8 @@ from rich.console import Console
 
 from autotune.cli.answer import print_result, train_command
 from autotune.cli.live import LiveView, trials_table
+from autotune.cli.measured import MeasuringView
+from autotune.cli.row_progress import RowsView
 from autotune.cli.words import describe, pass_of, peak_of, speed_of
 from autotune.core.outcome import Outcome
 from autotune.emit import EMITTERS
@@ -174,3 +176,33 @@ def test_the_answer_the_reports_and_the_emitted_file_say_one_speed() -> None:
     ):
         assert "7,405" in text
         assert "7,420" not in text
+
+
+def test_a_verification_shows_its_peak_and_claims_no_speed() -> None:
+    # a longer look is not timed
+    fits = trial_of(5, candidate_of(), role="search", peak_bytes=3 * MIB)
+    looked = fits.model_copy(update={"role": "verification", "estimate": None})
+    assert ("3.0 MiB", "-", "-") == (peak_of(looked), pass_of(looked), speed_of(looked))
+    file = io.StringIO()
+    LiveView(Console(file=file, width=200)).finished(looked)
+    assert "peak 3.0 MiB" in file.getvalue()
+    assert "tok/s" not in file.getvalue()
+
+
+@pytest.mark.parametrize("view_of", [LiveView, MeasuringView, RowsView])
+def test_on_a_terminal_what_runs_now_is_shown_and_what_is_over_is_not(view_of: Any) -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True)
+    with view_of(console) as view:
+        view.stage("preparing")
+        view.progress("read", 30, 60)
+        assert "preparing" in shown(view)
+        assert "reading rows 30 of 60" in shown(view)
+        view.stage("tracing")
+        view.started(candidate_of(max_length=512), "baseline")
+        assert "reading rows" not in shown(view)
+        assert ("len 512" in shown(view)) == (view_of is LiveView)
+        assert ("measuring the config" in shown(view)) == (view_of is MeasuringView)
+
+
+def shown(view: Any) -> str:
+    return " ".join(drawn(view, 100))
