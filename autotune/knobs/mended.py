@@ -1,7 +1,7 @@
-"""What of the user's own config TRL would refuse as it stands and autotune writes otherwise.
+"""What of the user's own config means something else than it says, by options alone.
 
-The config is measured and emitted the way it can train; this says so. Changes nothing itself: the
-writing is that of the knobs (`autotune.knobs.translate`).
+Where TRL would refuse it, the knobs write it the way it can train (`autotune.knobs.translate`);
+this says so and changes nothing. What depends on rows is among the findings of a run.
 """
 
 from __future__ import annotations
@@ -13,19 +13,13 @@ from autotune.core.job import Trainer
 
 
 def mended(trainer: Trainer, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return one sentence for everything in a config that is written otherwise to train at all.
+    """Return one sentence for everything in a config that is written otherwise, or does nothing.
 
     Args:
         trainer: which ``trl`` command.
         options: the user's TRL options, canonical names and final types.
     """
     found = []
-    flattens = options.get("padding_free") and not options.get("packing")
-    if trainer is Trainer.SFT and flattens and options.get("max_length", 1) is not None:
-        found.append(
-            "TRL refuses padding_free without packing while max_length is set, and sets it by "
-            "default: max_length is null here, and longer rows are cut beforehand."
-        )
     if trainer is Trainer.REWARD and options.get("use_peft"):
         task = options.get("lora_task_type", "CAUSAL_LM")
         if task != "SEQ_CLS":

@@ -1,4 +1,4 @@
-"""What of the user's own config is refused before any probe, and what is written otherwise."""
+"""What of the user's own config is refused before any probe, and what is remarked on."""
 
 from __future__ import annotations
 
@@ -36,12 +36,6 @@ def test_every_refusal_has_an_example_and_a_plain_config_meets_none() -> None:
 
 
 MENDED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
-    "rows flattened under TRL's own length": (Trainer.SFT, {"padding_free": True}, "max_length"),
-    "rows flattened under a length": (
-        Trainer.SFT,
-        {"padding_free": True, "max_length": 512},
-        "cut beforehand",
-    ),
     "adapters of a reward model": (Trainer.REWARD, {"use_peft": True}, "SEQ_CLS"),
     "a dtype by its old name": (
         Trainer.DPO,
@@ -61,9 +55,7 @@ def test_a_config_that_is_written_otherwise_to_train_is_told_so(case: str) -> No
 @pytest.mark.parametrize(
     ("trainer", "options"),
     [
-        (Trainer.SFT, {"padding_free": True, "max_length": None}),
-        (Trainer.SFT, {"padding_free": True, "packing": True}),
-        (Trainer.DPO, {"padding_free": True}),
+        (Trainer.SFT, {"model_init_kwargs": {"dtype": "auto", "torch_dtype": "auto"}}),
         (Trainer.REWARD, {"use_peft": True, "lora_task_type": "SEQ_CLS"}),
         (Trainer.SFT, {"use_peft": True}),
     ],
