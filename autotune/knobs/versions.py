@@ -159,6 +159,12 @@ def deprecated(
         found.append("loss_type chunked_nll: since TRL 1.15 nll computes the loss the same way.")
     if options.get("pad_token"):
         found.append("pad_token: TRL deprecates it; set it in the tokenizer's own files.")
+    kwargs = options.get("model_init_kwargs") or {}
+    if kwargs.get("torch_dtype") is not None and "dtype" not in kwargs:
+        found.append(
+            "model_init_kwargs.torch_dtype does nothing beside the dtype trl gives "
+            f"({options.get('dtype', 'float32')}): set dtype."
+        )
     smooths = trainer is Trainer.SFT and options.get("label_smoothing_factor")
     if smooths and at_least(versions, "trl", "1.15"):
         found.append("label_smoothing_factor: TRL deprecates it for sft since 1.15.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
 from autotune.core.units import show_duration
@@ -29,7 +30,8 @@ def findings(trials: Sequence[TrialRecord], best: TrialRecord | None, facts: Fac
         verb = "does not fit" if ending.outcome.is_memory else "does not train"
         found.append(f"Your own config {verb}: {ending.reason} (phase {ending.phase.value}).")
     length = facts.option("max_length")
-    if facts.option("padding_free") and not facts.option("packing") and length is not None:
+    flattens = facts.job.trainer is Trainer.SFT and facts.option("padding_free")
+    if flattens and not facts.option("packing") and length is not None:
         found.append(
             f"TRL refuses padding_free without packing while max_length ({length}) is set: your "
             "config was measured on rows cut to it beforehand, which is how it can be trained."

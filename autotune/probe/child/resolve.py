@@ -13,7 +13,6 @@ from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
 from autotune.core.job import Job, Trainer
 from autotune.knobs.adapters import REWARD_TASK
 from autotune.knobs.isolation import LAUNCH_FIELDS
-from autotune.knobs.mended import mended
 from autotune.knobs.needs import missing_package
 from autotune.knobs.unmeasured import unmeasured
 from autotune.knobs.versions import canonical_options, deprecated, untrainable
@@ -101,7 +100,6 @@ def resolve_options(
     _check_device_map(parsed, notices)
     notices += _not_read(parsed)
     notices += deprecated(job.trainer, parsed, versions)
-    notices += mended(job.trainer, parsed)
     return parsed
 
 

@@ -1,4 +1,4 @@
-"""What of the user's own config is refused before any probe, and what is written otherwise."""
+"""What of the user's own config is refused before any probe."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from autotune.core.job import Trainer
-from autotune.knobs.mended import mended
 from autotune.knobs.unmeasured import UNMEASURED, unmeasured
-from autotune.knobs.versions import canonical_options
 
 NOT_MEASURED: dict[str, dict[str, Any]] = {
     "fsdp": {"fsdp": "full_shard"},
@@ -33,46 +30,3 @@ def test_every_refusal_has_an_example_and_a_plain_config_meets_none() -> None:
     assert len(UNMEASURED) == len(NOT_MEASURED)
     plain = {"fsdp": "", "deepspeed": None, "model_init_kwargs": '{"use_cache": false}'}
     assert unmeasured({**plain, "train_sampling_strategy": "group_by_length"}) is None
-
-
-MENDED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
-    "rows flattened under TRL's own length": (Trainer.SFT, {"padding_free": True}, "max_length"),
-    "rows flattened under a length": (
-        Trainer.SFT,
-        {"padding_free": True, "max_length": 512},
-        "cut beforehand",
-    ),
-    "a dtype by its old name": (
-        Trainer.DPO,
-        {"model_init_kwargs": {"torch_dtype": "bfloat16"}},
-        "beside the dtype trl gives (float32)",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", MENDED)
-def test_a_config_that_is_written_otherwise_to_train_is_told_so(case: str) -> None:
-    trainer, options, words = MENDED[case]
-    (sentence,) = mended(trainer, options)
-    assert words in sentence
-
-
-@pytest.mark.parametrize(
-    ("trainer", "options"),
-    [
-        (Trainer.SFT, {"padding_free": True, "max_length": None}),
-        (Trainer.SFT, {"padding_free": True, "packing": True}),
-        (Trainer.DPO, {"padding_free": True}),
-        (Trainer.SFT, {"use_peft": True}),
-    ],
-)
-def test_a_config_that_trains_as_it_stands_is_not_remarked(
-    trainer: Trainer, options: dict[str, Any]
-) -> None:
-    assert () == mended(trainer, options)
-
-
-def test_a_strategy_by_its_old_name_is_the_new_one() -> None:
-    old = {"packing": True, "packing_strategy": "bfd-requeue"}
-    assert {"packing": True, "packing_strategy": "bfd_split"} == canonical_options(old)
-    assert {"packing_strategy": "wrapped"} == canonical_options({"packing_strategy": "wrapped"})

@@ -85,6 +85,13 @@ def test_a_deprecated_option_of_the_users_is_said_once() -> None:
     assert () == deprecated(Trainer.SFT, {"loss_type": "nll"}, NEWEST)
 
 
+def test_a_dtype_by_its_old_name_does_nothing_and_that_is_said() -> None:
+    (said,) = deprecated(Trainer.DPO, {"model_init_kwargs": {"torch_dtype": "bfloat16"}}, OLDER)
+    assert "does nothing beside the dtype trl gives (float32): set dtype" in said
+    both = {"model_init_kwargs": {"torch_dtype": "auto", "dtype": "auto"}}
+    assert () == deprecated(Trainer.DPO, both, NEWEST)
+
+
 def test_an_option_on_its_way_out_that_has_no_new_name_is_said() -> None:
     smooth = {"label_smoothing_factor": 0.1}
     assert "for sft since 1.15" in deprecated(Trainer.SFT, smooth, NEWEST)[0]

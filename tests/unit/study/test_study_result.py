@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autotune.core.errors import EnvironmentUnable, NothingFits
-from autotune.core.job import Budget
+from autotune.core.job import Budget, Trainer
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, Result, TrialRecord
@@ -80,6 +80,15 @@ def test_a_baseline_that_crashes_is_not_said_to_need_memory() -> None:
     out = trial_of(0, OWN, role="baseline", seconds=None, outcome=Outcome.INVALID, reason="refused")
     result = result_of(out, trial_of(1, FAST))
     assert result.notices[0].startswith("Your own config does not train: refused")
+
+
+@pytest.mark.parametrize(("trainer", "said"), [(Trainer.SFT, True), (Trainer.DPO, False)])
+def test_rows_flattened_under_a_length_are_said_where_trl_flattens(
+    trainer: Trainer, said: bool
+) -> None:
+    facts = facts_of(device=GPU, trainer=trainer, options={"padding_free": True})
+    result = result_of(BASELINE, facts=facts)
+    assert said is any("TRL refuses padding_free" in notice for notice in result.notices)
 
 
 def test_numbers_of_a_cpu_are_marked_as_such() -> None:
