@@ -1,0 +1,140 @@
+"""Finds what one more choice does to a combination that is accepted: it breaks it, or is merged.
+
+Pure, as `tests.audit.cover`. The accepted combination and the other differ in one knob, so nothing
+else is wrong with the other; which of its choices are needed for that is found by changing each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from autotune.core.candidate import Candidate, Value
+from tests.audit.cover import Choices, Look, Space
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A combination that is invalid through the choices named and nothing else.
+
+    Args:
+        candidate: the combination.
+        choices: the smallest faulty assignment: change any of them, and it is valid.
+        rules: what is against it.
+        without: valid candidates, canonical, that differ from it in one of the choices.
+    """
+
+    candidate: Candidate
+    choices: Choices
+    rules: tuple[str, ...]
+    without: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A combination that is searched as another one.
+
+    Args:
+        candidate: the combination; canonical but for the choice that is lost.
+        choices: the choice that is lost, then those that are needed for that.
+        into: the candidate that stands for it.
+    """
+
+    candidate: Candidate
+    choices: Choices
+    into: Candidate
+
+    @property
+    def turns_into(self) -> Value:
+        """What the lost choice is replaced by; None where the knob is dropped."""
+        return self.into.get(self.choices[0][0])
+
+    @property
+    def drops(self) -> bool:
+        """Whether the knob is gone."""
+        return self.choices[0][0] not in self.into.knobs
+
+
+_Found = TypeVar("_Found", Fault, Merge)
+
+
+def one_more(space: Space, rows: Sequence[Look]) -> tuple[list[Fault], list[Merge]]:
+    """Return every smallest faulty assignment and every smallest merge next to accepted rows.
+
+    Of combinations with the same faulty choices the one with the fewest rules against it is kept.
+
+    Args:
+        space: the choices and what is made of them.
+        rows: accepted combinations.
+    """
+    faults: dict[frozenset[tuple[str, Value]], Fault] = {}
+    merges: dict[tuple[tuple[str, Value], frozenset[tuple[str, Value]]], Merge] = {}
+    for look in _neighbours(space, rows):
+        if look.faults:
+            fault = _fault(space, look)
+            kept = faults.get(frozenset(fault.choices))
+            if kept is None or len(fault.rules) < len(kept.rules):
+                faults[frozenset(fault.choices)] = fault
+            continue
+        lost = [knob for knob in look.drawn.knobs.items() if knob not in look.form.knobs.items()]
+        if len(lost) == 1 and lost[0][0] in space.choices:
+            merge = _merge(space, look, lost[0])
+            merges.setdefault((merge.choices[0], frozenset(merge.choices)), merge)
+    return (
+        _smallest(list(faults.values()), rows, lambda fault: ()),
+        _smallest(list(merges.values()), rows, lambda merge: merge.choices[0]),
+    )
+
+
+def _smallest(
+    found: list[_Found], rows: Sequence[Look], about: Callable[[_Found], object]
+) -> list[_Found]:
+    """Leave out what is more than the smallest, and less: where two changes together undo it.
+
+    Args:
+        found: faults, or merges.
+        rows: accepted combinations; choices that one keeps are neither faulty nor merged.
+        about: what has to be the same for one to be a smaller form of another.
+    """
+    kept = [f for f in found if not any(row.keeps(f.choices) for row in rows)]
+    sets = [(about(f), frozenset(f.choices)) for f in kept]
+    return [
+        f
+        for f, (topic, choices) in zip(kept, sets, strict=True)
+        if not any(other == topic and smaller < choices for other, smaller in sets)
+    ]
+
+
+def _neighbours(space: Space, rows: Iterable[Look]) -> Iterator[Look]:
+    """Yield combinations one choice away from the canonical form of a row."""
+    for row in rows:
+        for name, choices in space.choices.items():
+            for choice in choices:
+                if row.form.knobs.get(name, choices) != choice:
+                    yield space.look(row.form.with_knobs(**{name: choice}))
+
+
+def _fault(space: Space, look: Look) -> Fault:
+    needed = _needed(space, look, lambda other: not other.faults)
+    choices = tuple((name, look.drawn.knobs[name]) for name in needed)
+    without = {other.form.key: other.form for others in needed.values() for other in others}
+    return Fault(look.drawn, choices, look.faults, tuple(without.values()))
+
+
+def _merge(space: Space, look: Look, lost: tuple[str, Value]) -> Merge:
+    needed = _needed(space, look, lambda other: other.keeps((lost,)))
+    partners = tuple((name, look.drawn.knobs[name]) for name in needed)
+    return Merge(look.drawn, (lost, *partners), look.form)
+
+
+def _needed(space: Space, look: Look, undone: Callable[[Look], bool]) -> dict[str, list[Look]]:
+    """Return the knobs one of whose other choices undoes it, with every combination that does."""
+    found = {}
+    for name, choices in space.choices.items():
+        if name in look.drawn.knobs:
+            others = [space.look(look.drawn.with_knobs(**{name: c})) for c in choices]
+            undoing = [other for other in others if undone(other)]
+            if undoing:
+                found[name] = undoing
+    return found
