@@ -65,8 +65,8 @@ class Done(Frozen):
             later; also where it trains nothing: no label, no gradient, a loss that is no number.
         said: the error, or what it did not train.
         batches: micro-batches in order.
-        losses: of every micro-batch.
-        grad_norms: of every update.
+        losses: of every micro-batch; empty when one is no number.
+        grad_norms: of every update; empty when one is no number.
         peak_bytes: peak of live bytes in the last update.
         warnings: what the libraries remarked.
     """
@@ -102,8 +102,8 @@ def run(asked: str) -> str:
         ending=ending if said else "trains",
         said=said,
         batches=tuple(watched.batches),
-        losses=tuple(watched.losses) if not said else (),
-        grad_norms=tuple(watched.grad_norms) if not said else (),
+        losses=_finite(watched.losses),
+        grad_norms=_finite(watched.grad_norms),
         peak_bytes=watched.peak_bytes,
         warnings=tuple(heard),
     ).model_dump_json()
@@ -227,7 +227,11 @@ class _Watched:
             return "a batch without a label"
         if not all(map(math.isfinite, [*self.losses, *self.grad_norms])):
             return "losses or gradients that are no numbers"
-        return "" if all(self.grad_norms) else "gradients of zero"
+        return "" if all(self.grad_norms) else f"gradient norms are {self.grad_norms}"
+
+
+def _finite(numbers: list[float]) -> tuple[float, ...]:
+    return tuple(numbers) if all(map(math.isfinite, numbers)) else ()
 
 
 def _seen(inputs: Any, tokenizer: Any) -> MicroBatch:
