@@ -33,7 +33,9 @@ class Facts:
         lacking: why each capability this machine does not have is not there, by the names
             ``autotune.knobs.needs`` and the knob table use.
         traits: what sets the model apart: ``softcap`` and ``dropout`` (of the attention),
-            ``no-sdpa`` (it has none), ``no-lora-targets`` (PEFT has no list for it).
+            ``no-sdpa``, ``no-flex`` and ``no-flash`` (attention code it cannot run),
+            ``no-lora-targets`` (PEFT has no list for it), ``stacked-experts`` (PEFT adapts its
+            experts as parameters).
     """
 
     job: Job

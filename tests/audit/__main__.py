@@ -24,18 +24,20 @@ def main() -> int:
     wanted = [job for job in JOBS if job.name in sys.argv[1:] or not sys.argv[1:]]
     audited: list[Audited] = []
     reached: set[Clause] = set()
-    with tempfile.TemporaryDirectory(prefix="autotune-audit-") as folder:
-        with Forks(Path(folder) / "forks") as forks:
-            for job in wanted:
-                bench = opened(job, Path(folder) / "job", forks)
-                trials = trials_of(bench.facts, job.choices(bench.facts))
-                reached |= exercised(bench.facts, trials)
-                print(f"# {job.name}: {trials.pairs}", flush=True)
-                tried = []
-                for label, check in checks(bench, trials, job.breaks):
-                    tried.append(check())
-                    _say(label, tried[-1])
-                audited.append(Audited(job, trials.pairs, tried))
+    with (
+        tempfile.TemporaryDirectory(prefix="autotune-audit-") as folder,
+        Forks(Path(folder) / "forks") as forks,
+    ):
+        for job in wanted:
+            bench = opened(job, Path(folder) / "job", forks)
+            trials = trials_of(bench.facts, job.choices(bench.facts))
+            reached |= exercised(bench.facts, trials)
+            print(f"# {job.name}: {trials.pairs} {trials.unexplained}", flush=True)
+            tried = []
+            for label, check in checks(bench, trials, job.breaks):
+                tried.append(check())
+                _say(label, tried[-1])
+            audited.append(Audited(job, trials.pairs, tried))
     missing = unexercised(reached)
     against = sum(not t.agrees for found in audited for t in found.tried)
     if len(wanted) == len(JOBS):

@@ -28,6 +28,12 @@ DROPPED: Mapping[str, str] = {
     "attention takes each for a document of one token",
 }
 
+#: Rules about TRL that a CPU cannot judge where it trains, and why.
+ON_A_GPU: Mapping[str, str] = {
+    "fp16_trains_float32": "the gradient scaler refuses gradients in float16 everywhere; those in "
+    "bfloat16 a CPU's takes, and a GPU's has no kernel for",
+}
+
 Check = Callable[[], Tried]
 
 
@@ -42,7 +48,7 @@ def checks(bench: Bench, trials: Trials, breaks: Sequence[str] = ()) -> Iterator
     for candidate in trials.accepted:
         yield f"accepted {candidate.key}", lambda c=candidate: _accepted(bench, c)
     for fault in trials.rejected:
-        yield f"rejected {fault.choices}", lambda f=fault: _rejected(bench, f, breaks)
+        yield f"rejected {fault.choices}", lambda f=fault: _rejected(bench, f, trials, breaks)
     for merge in trials.merged:
         yield f"merged {merge.choices}", lambda m=merge: _merged(bench, m)
 
@@ -52,14 +58,16 @@ def _accepted(bench: Bench, candidate: Candidate) -> Tried:
     return Tried("accepted", "", tuple(candidate.knobs.items()), agrees, found)
 
 
-def _rejected(bench: Bench, fault: Fault, breaks: Sequence[str]) -> Tried:
+def _rejected(bench: Bench, fault: Fault, trials: Trials, breaks: Sequence[str]) -> Tried:
     rule = ", ".join(fault.rules)
     done = bench.as_written(fault.candidate)
     if set(fault.rules) <= POLICIES.keys() - set(breaks):
         return Tried("policy", rule, fault.choices, True, ended(done))
-    without = (bench.translated(other) for other in fault.without)
+    without = (bench.translated(other) for other in (*fault.without, *trials.accepted))
     knobs = [name for name, _ in fault.choices]
     agrees, found = stopped(done, knobs, without, _dtype(fault.candidate))
+    if not agrees and set(fault.rules) <= ON_A_GPU.keys():
+        return Tried("unjudged", rule, fault.choices, True, found)
     if DEPRECATES in fault.rules:
         warned = warning_about(knobs, (w for w in done.warnings if "deprecated" in w))
         agrees, found = agrees and bool(warned), f"{found}; warned before: {warned or 'nothing'}"

@@ -13,7 +13,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.job import ALLOWABLE, DatasetSource, Job
 from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.facts import Facts
-from autotune.knobs.translate import settings
+from autotune.knobs.translate import joined, settings
 from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec
 from autotune.use.planned import facts_of
@@ -52,7 +52,11 @@ class Bench:
         env: dict[str, str] = {}
         for name, choice in candidate.knobs.items():
             knob = BY_NAME[name]
-            (env if knob.place == "environment" else options).update(knob.write(choice, self.facts))
+            written = knob.write(choice, self.facts)
+            if knob.place == "environment":
+                env.update(written)
+            else:
+                options = joined(options, written, self.facts)
         options["gradient_accumulation_steps"] = settings(candidate, self.facts).accumulation
         return self._try(options, env, None)
 
@@ -115,6 +119,7 @@ def opened(job: AuditJob, folder: Path, forks: Forks) -> Bench:
         prepared_dir=prepared.profile.rows_dir,
         options={},
         streams=facts.streams,
+        scales=job.scales,
         folder=str(folder),
     )
     return Bench(facts, forks, base)

@@ -1,7 +1,7 @@
 """The jobs the audit tries, literally: one whole job of every trainer, and small ones for the rest.
 
 A small job is there for rules that read the user's options, rows or model; it varies only the
-knobs those rules are about. A rule without a job that exercises it is noticed (`tests.audit.reach`).
+knobs those rules are about. A rule without a job that exercises it is noticed (see reach.py).
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class AuditJob:
         varies: the knobs that are varied, with the choices that are tried; an empty tuple takes
             `choices_of`. None varies every knob but `LEFT_OUT`.
         breaks: rules that are autotune's own elsewhere, but here TRL breaks without them.
+        scales: gradients are scaled as on a GPU, which accelerate leaves out on a CPU.
     """
 
     name: str
@@ -89,6 +90,7 @@ class AuditJob:
     rows: str = "texts"
     varies: Mapping[str, tuple[Value, ...]] | None = None
     breaks: tuple[str, ...] = ()
+    scales: bool = False
 
     def choices(self, facts: Facts) -> dict[str, tuple[Value, ...]]:
         """Return the choices of the knobs that are varied.
@@ -119,7 +121,7 @@ def choices_of(knob: Knob, facts: Facts) -> tuple[Value, ...]:
     longest = facts.lengths.longest
     open_ended: dict[str, tuple[Value, ...]] = {
         "per_device_train_batch_size": (1, 2, 4),
-        "max_length": (longest // 2, longest, longest + 7, None),
+        "max_length": (longest * 3 // 4, longest, longest + 7, None),
     }
     return open_ended[knob.name]
 
@@ -164,15 +166,20 @@ JOBS: tuple[AuditJob, ...] = (
     AuditJob(
         "sft, rows of tokens, skip_prepare_dataset",
         Trainer.SFT,
-        {**_FP32, "dataset_kwargs": {"skip_prepare_dataset": True}},
+        {**_FP32, "max_length": 64, "dataset_kwargs": {"skip_prepare_dataset": True}},
         rows="tokens",
-        varies={"packing": (), "padding_free": (), "pad_to_multiple_of": ()},
+        varies={"packing": (), "padding_free": ()},
     ),
     AuditJob(
         "sft, stream",
         Trainer.SFT,
-        {**_FP32, "dataset_streaming": True},
-        varies={"packing": (), "padding_free": (), "train_sampling_strategy": ()},
+        {**_FP32, "max_length": 64, "dataset_streaming": True},
+        varies={
+            "packing": (),
+            "padding_free": (),
+            "train_sampling_strategy": (),
+            "dataloader_num_workers": (),
+        },
     ),
     AuditJob(
         "sft, 24 tokens each",
@@ -216,12 +223,25 @@ JOBS: tuple[AuditJob, ...] = (
         },
     ),
     AuditJob("sft, bf16 autocast", Trainer.SFT, _BF16, varies=_WEIGHTS),
-    AuditJob("sft, fp16 autocast", Trainer.SFT, _FP16, varies=_WEIGHTS),
+    AuditJob("sft, fp16 autocast", Trainer.SFT, _FP16, varies=_WEIGHTS, scales=True),
     AuditJob(
         "sft, fp16 and modules to save",
         Trainer.SFT,
         {**_FP16, "lora_modules_to_save": ["embed_tokens"]},
         varies={"dtype": (), "peft": ("none", "lora")},
+        scales=True,
+    ),
+    AuditJob(
+        "sft, experts, adapters without dropout",
+        Trainer.SFT,
+        {**_FP32, "lora_dropout": 0.0},
+        model="mixtral, two experts",
+        varies={
+            "gradient_checkpointing": ("none", "full"),
+            "peft": (),
+            "lora_target_modules": (),
+            "quantization": ("none", "4bit"),
+        },
     ),
     AuditJob(
         "sft, experts",
@@ -232,6 +252,8 @@ JOBS: tuple[AuditJob, ...] = (
             "per_device_train_batch_size": (),
             "gradient_checkpointing": (),
             "padding_free": (),
+            "peft": ("none", "lora"),
+            "lora_target_modules": (),
         },
     ),
     AuditJob(
@@ -249,7 +271,27 @@ JOBS: tuple[AuditJob, ...] = (
         varies={
             "attn_implementation": (None, "eager", "sdpa"),
             "gradient_checkpointing": (),
-            "packing": ("none", "wrapped"),
+        },
+    ),
+    AuditJob(
+        "sft, the user's own selective",
+        Trainer.SFT,
+        {**_FP32, "gradient_checkpointing_kwargs": {"selective": True}},
+        varies={
+            "gradient_checkpointing": (),
+            "attn_implementation": (None, "eager"),
+            "peft": ("none", "lora"),
+        },
+    ),
+    AuditJob(
+        "sft, padding_free from the start",
+        Trainer.SFT,
+        {**_FP32, "padding_free": True, "max_length": None},
+        varies={
+            "max_length": (),
+            "packing": ("none", "bfd"),
+            "padding_free": (),
+            "per_device_train_batch_size": (),
         },
     ),
     AuditJob(
@@ -306,6 +348,28 @@ JOBS: tuple[AuditJob, ...] = (
         varies={
             "per_device_train_batch_size": (),
             "train_sampling_strategy": (),
+            "precompute_ref_log_probs": (),
+        },
+    ),
+    AuditJob(
+        "reward, stream",
+        Trainer.REWARD,
+        {**_FP32, "dataset_streaming": True},
+        rows="preferences",
+        varies={
+            "per_device_train_batch_size": (1, 3, 4),
+            "max_length": (15, 30),  # three pairs have 15 tokens or less
+            "pad_to_multiple_of": (),
+        },
+    ),
+    AuditJob(
+        "kto, stream",
+        Trainer.KTO,
+        {**_FP32, "dataset_streaming": True},
+        rows="thumbs",
+        varies={
+            "per_device_train_batch_size": (2, 4),
+            "max_length": (),
             "precompute_ref_log_probs": (),
         },
     ),

@@ -1,8 +1,8 @@
-"""Decides what is tried of a job: what the rules accept, reject and merge; values in, values out."""
+"""Decides what is tried of a job: what the rules accept, reject and merge; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -87,7 +87,22 @@ def trials_of(facts: Facts, choices: Mapping[str, tuple[Value, ...]]) -> Trials:
         unexplained=tuple(
             choices
             for choices in found.forbidden
-            if not any(smallest <= frozenset(choices) for smallest in shown)
+            if not _explained(dict(choices), shown, space)
             and not any((one,) in found.merged for one in choices)
         ),
+    )
+
+
+def _explained(
+    choices: dict[str, Value], shown: Sequence[frozenset[tuple[str, Value]]], space: Space
+) -> bool:
+    """Whether choices have a shown fault in them, or every choice of one more knob makes one."""
+
+    def faulty(knobs: dict[str, Value]) -> bool:
+        return any(smallest <= knobs.items() for smallest in shown)
+
+    return faulty(choices) or any(
+        all(faulty({**choices, name: choice}) for choice in others)
+        for name, others in space.choices.items()
+        if name not in choices
     )

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
 from autotune.core.candidate import Value
-from tests.audit.audit import DROPPED, POLICIES
+from tests.audit.audit import DROPPED, ON_A_GPU, POLICIES
 from tests.audit.clauses import Clause
 from tests.audit.jobs import LEFT_OUT, AuditJob
 from tests.audit.plan import Pairs
 from tests.audit.reach import OUT_OF_REACH
 from tests.audit.verdict import Tried
 
-_CLAIMS = ("accepted", "rejected", "merged", "policy")
+_CLAIMS = ("accepted", "rejected", "merged", "policy", "unjudged")
 _PACKAGES = ("trl", "transformers", "torch", "peft", "bitsandbytes")
 _INTRO = (
     "Made by `make audit`. Every combination below was constructed with TRL's own trainer from a "
     "user's rows and a model's folder, the way `trl sft` and its kin do it, and trained for two "
-    "updates on the CPU, in a process of its own. Of autotune only the options it writes are in it.",
+    "updates on the CPU, in a process of its own. Nothing of autotune but the options it writes is "
+    "in it.",
     "*accepted*: every pair of choices of two knobs that a valid candidate can have occurs in one "
     "of these combinations; each must train, with labels, gradients and finite losses. "
     "*rejected*: a combination that differs from a valid one in nothing but the choices named; "
     "TRL must refuse it, break, warn that it ignores one of them, or do exactly what it does "
     "without. *merged*: a combination that is searched as another one; both must do the same: the "
-    f"same micro-batches, peak of live bytes, losses and gradient norms. *policy*: autotune's own; "
+    "same micro-batches, peak of live bytes, losses and gradient norms. *policy*: autotune's own; "
     "it says nothing of TRL, and what TRL does is told and not judged.",
 )
 
@@ -65,7 +66,9 @@ def rendered(audited: Sequence[Audited], missing: Iterable[Clause]) -> str:
     lines += [f"- {_plain(name)}: {why}" for name, why in OUT_OF_REACH.items()]
     unreasoned = [c for c in missing if c.function not in OUT_OF_REACH]
     lines += [f"- {_plain(c.function)}: **no reason** for `{c.text}`" for c in unreasoned]
-    lines += ["", "Rules that are autotune's own:", ""]
+    lines += ["", "Rules that a CPU cannot judge in every combination (*unjudged*):", ""]
+    lines += [f"- {_plain(name)}: {why}" for name, why in ON_A_GPU.items()]
+    lines += ["", "Rules that are autotune's own (*policy*):", ""]
     lines += [f"- {_plain(name)}: {why}" for name, why in POLICIES.items()]
     lines += [f"- `{name}` dropped: {why}" for name, why in DROPPED.items()]
     for found in audited:
@@ -84,9 +87,9 @@ def _totals(audited: Sequence[Audited]) -> list[str]:
         total += counts
         pairs = found.pairs
         covered = f"{pairs.covered} of {pairs.held}"
-        cells = [counts[name] for name in head[1:7]]
+        cells = [counts[name] for name in head[1:8]]
         rows.append([found.job.name, *cells, covered, pairs.merged, pairs.forbidden])
-    rows.append(["**all**", *(total[name] for name in head[1:7]), "", "", ""])
+    rows.append(["**all**", *(total[name] for name in head[1:8]), "", "", ""])
     table = _table(head, rows)
     note = (
         "*pairs covered*: pairs of choices of two knobs that occur together in an accepted "

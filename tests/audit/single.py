@@ -62,46 +62,55 @@ _Found = TypeVar("_Found", Fault, Merge)
 def one_more(space: Space, rows: Sequence[Look]) -> tuple[list[Fault], list[Merge]]:
     """Return every smallest faulty assignment and every smallest merge next to accepted rows.
 
-    Of combinations with the same faulty choices the one with the fewest rules against it is kept.
+    Of combinations with the same faulty choices one with the fewest rules against it is kept.
 
     Args:
         space: the choices and what is made of them.
         rows: accepted combinations.
     """
-    faults: dict[frozenset[tuple[str, Value]], Fault] = {}
-    merges: dict[tuple[tuple[str, Value], frozenset[tuple[str, Value]]], Merge] = {}
+    faults: dict[Choices, Fault] = {}
+    merges: dict[Choices, Merge] = {}
     for look in _neighbours(space, rows):
-        if look.faults:
-            fault = _fault(space, look)
-            kept = faults.get(frozenset(fault.choices))
-            if kept is None or len(fault.rules) < len(kept.rules):
-                faults[frozenset(fault.choices)] = fault
-            continue
         lost = [knob for knob in look.drawn.knobs.items() if knob not in look.form.knobs.items()]
-        if len(lost) == 1 and lost[0][0] in space.choices:
-            merge = _merge(space, look, lost[0])
-            merges.setdefault((merge.choices[0], frozenset(merge.choices)), merge)
+        if look.faults:
+            known = _shown(faults.values(), look)
+            if not any(len(fault.rules) <= len(look.faults) for fault in known):
+                fault = _fault(space, look)
+                if not _kept(rows, fault.choices):
+                    faults[fault.choices] = fault
+        elif len(lost) == 1 and lost[0][0] in space.choices:
+            known = _shown(merges.values(), look)
+            if not any(merge.choices[0] == lost[0] for merge in known):
+                merge = _merge(space, look, lost[0])
+                if not _kept(rows, merge.choices):
+                    merges[merge.choices] = merge
     return (
-        _smallest(list(faults.values()), rows, lambda fault: ()),
-        _smallest(list(merges.values()), rows, lambda merge: merge.choices[0]),
+        _smallest(list(faults.values()), lambda fault: ()),
+        _smallest(list(merges.values()), lambda merge: merge.choices[0]),
     )
 
 
-def _smallest(
-    found: list[_Found], rows: Sequence[Look], about: Callable[[_Found], object]
-) -> list[_Found]:
-    """Leave out what is more than the smallest, and less: where two changes together undo it.
+def _shown(found: Iterable[_Found], look: Look) -> list[_Found]:
+    """Return the faults or merges whose choices a combination has."""
+    return [one for one in found if set(one.choices) <= look.drawn.knobs.items()]
+
+
+def _kept(rows: Sequence[Look], choices: Choices) -> bool:
+    """Whether an accepted row has them: two changes together would undo it, so more is at work."""
+    return any(row.keeps(choices) for row in rows)
+
+
+def _smallest(found: list[_Found], about: Callable[[_Found], object]) -> list[_Found]:
+    """Leave out what is more than the smallest.
 
     Args:
         found: faults, or merges.
-        rows: accepted combinations; choices that one keeps are neither faulty nor merged.
         about: what has to be the same for one to be a smaller form of another.
     """
-    kept = [f for f in found if not any(row.keeps(f.choices) for row in rows)]
-    sets = [(about(f), frozenset(f.choices)) for f in kept]
+    sets = [(about(one), frozenset(one.choices)) for one in found]
     return [
-        f
-        for f, (topic, choices) in zip(kept, sets, strict=True)
+        one
+        for one, (topic, choices) in zip(found, sets, strict=True)
         if not any(other == topic and smaller < choices for other, smaller in sets)
     ]
 

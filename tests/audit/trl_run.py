@@ -14,6 +14,8 @@ from typing import Any, Literal
 from autotune.core.job import Frozen, Trainer
 
 UPDATES = 2
+#: More micro-batches than two updates of any job have; some streams go on for ever.
+MOST_BATCHES = 64
 _CLASSES = {
     Trainer.SFT: "SFTTrainer",
     Trainer.DPO: "DPOTrainer",
@@ -34,6 +36,7 @@ class Attempt(Frozen):
         options: TRL options.
         env: environment variables.
         streams: hand the rows over as an iterable.
+        scales: give accelerate the gradient scaler and the autocast it has on a GPU under fp16.
         folder: where the trainer may write.
     """
 
@@ -45,16 +48,26 @@ class Attempt(Frozen):
     options: dict[str, Any]
     env: dict[str, str] = {}
     streams: bool = False
+    scales: bool = False
     folder: str
 
 
 class MicroBatch(Frozen):
-    """What the model was given: rows, columns, tokens that are not padding, trained tokens."""
+    """What the model was given.
+
+    Args:
+        rows: rows of the batch.
+        width: its columns.
+        tokens: tokens that are not padding.
+        labels: tokens that are trained on.
+        ids: sum of the ids of the tokens, which tells one set of rows from another.
+    """
 
     rows: int
     width: int
     tokens: int
     labels: int
+    ids: int
 
 
 class Done(Frozen):
@@ -134,8 +147,18 @@ def _constructed(attempt: Attempt, watched: _Watched) -> Any:
         quantization_config=trl.get_quantization_config(model),
         peft_config=trl.get_peft_config(model),
     )
+    if attempt.scales:
+        _scale(trainer.accelerator)
     trainer.add_callback(watched.callback(trainer))
     return trainer
+
+
+def _scale(accelerator: Any) -> None:
+    """Scale gradients as on a GPU; accelerate trains plainly under fp16 on a CPU."""
+    import torch
+
+    accelerator.native_amp = True
+    accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
 
 
 def _apart(attempt: Attempt) -> dict[str, Any]:
@@ -186,7 +209,10 @@ class _Watched:
 
         class Watching(cls):  # type: ignore[misc]
             def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-                watched.batches.append(_seen(inputs, self.processing_class))
+                watched.batches.append(_seen(inputs))
+                if len(watched.batches) > MOST_BATCHES:
+                    made = len(watched.grad_norms)
+                    raise RuntimeError(f"{made} updates after {MOST_BATCHES} micro-batches")
                 loss = super().training_step(model, inputs, *args, **kwargs)
                 watched.losses.append(float(loss))
                 return loss
@@ -234,7 +260,7 @@ def _finite(numbers: list[float]) -> tuple[float, ...]:
     return tuple(numbers) if all(map(math.isfinite, numbers)) else ()
 
 
-def _seen(inputs: Any, tokenizer: Any) -> MicroBatch:
+def _seen(inputs: Any) -> MicroBatch:
     ids = inputs["input_ids"]
     mask = inputs.get("attention_mask")
     if "completion_mask" in inputs:
@@ -243,8 +269,14 @@ def _seen(inputs: Any, tokenizer: Any) -> MicroBatch:
         labels = int((inputs["labels"][:, 1:] != -100).sum())
     else:
         labels = int(ids.numel())
-    tokens = int(ids.numel() if mask is None else mask.sum())
-    return MicroBatch(rows=ids.shape[0], width=ids.shape[1], tokens=tokens, labels=labels)
+    tokens = ids if mask is None else ids[mask.bool()]
+    return MicroBatch(
+        rows=ids.shape[0],
+        width=ids.shape[1],
+        tokens=tokens.numel(),
+        labels=labels,
+        ids=int(tokens.sum()),
+    )
 
 
 class Weights(Frozen):

@@ -10,7 +10,7 @@ from typing import Literal
 from autotune.core.candidate import Value
 from tests.audit.trl_run import Done
 
-Claim = Literal["accepted", "rejected", "merged", "policy"]
+Claim = Literal["accepted", "rejected", "merged", "policy", "unjudged"]
 
 #: Peaks of live bytes of two runs that did the same are this close: what DESIGN.md asks of repeats.
 SAME_PEAK_RATIO = 0.001
@@ -25,7 +25,8 @@ class Tried:
 
     Args:
         claim: ``accepted``, ``rejected`` by a rule about TRL, ``merged`` into another candidate
-            that is said to do the same, or left aside by a ``policy`` of autotune's own.
+            that is said to do the same, left aside by a ``policy`` of autotune's own, or
+            ``unjudged`` where a CPU cannot tell.
         rule: the rules or the merge it is about; empty for an accepted one.
         choices: what it is about: the smallest faulty assignment, what meets in a merge, or all.
         agrees: whether TRL bears the claim out.
@@ -47,22 +48,23 @@ def trained(done: Done) -> tuple[bool, str]:
 def stopped(
     done: Done, about: Iterable[str], without: Iterable[Done], dtype: str
 ) -> tuple[bool, str]:
-    """Say whether TRL raised, warned of a knob, or did what it does without the choice.
+    """Say whether TRL raised, did what a valid candidate does, or warned as those do not.
 
     Args:
         done: the run with the choice.
         about: the knobs of the faulty assignment.
-        without: runs of valid candidates that differ in one of them; asked for one by one.
+        without: runs of valid candidates, the likeliest first; asked for one by one.
         dtype: precision of the weights.
     """
     if done.ending != "trains":
         return True, ended(done)
-    warned = warning_about(about, done.warnings)
-    if warned:
-        return True, f"trains and warns: {warned}"
-    if any(other.ending == "trains" and not difference(done, other, dtype) for other in without):
-        return True, "trains, and the choice changes nothing"
-    return False, "trains"
+    seen: set[str] = set()
+    for other in without:
+        if other.ending == "trains" and not difference(done, other, dtype):
+            return True, "trains, and does what a valid candidate does"
+        seen |= set(other.warnings)
+    warned = warning_about(about, (w for w in done.warnings if w not in seen))
+    return bool(warned), f"trains and warns: {warned}" if warned else "trains"
 
 
 def alike(done: Done, into: Done, dtype: str, straightened: Done | None) -> tuple[bool, str]:

@@ -49,13 +49,41 @@ def test_a_bitsandbytes_that_does_not_work_stops_a_forced_option_before_any_prob
 
 
 def test_models_are_told_apart_by_what_the_rules_ask() -> None:
-    from transformers import Gemma2Config, LlamaConfig
+    from transformers import Gemma2Config, LlamaConfig, MixtralConfig, XGLMConfig
 
     from autotune.probe.child.capabilities import traits_of
 
     assert frozenset() == traits_of(LlamaConfig())
     assert "softcap" in traits_of(Gemma2Config())
     assert "dropout" in traits_of(LlamaConfig(attention_dropout=0.1))
+    assert {"no-lora-targets", "stacked-experts"} <= traits_of(MixtralConfig())
+    assert {"no-sdpa", "no-flex", "no-flash"} <= traits_of(XGLMConfig())
+
+
+def test_stacked_experts_are_those_of_the_installed_peft() -> None:
+    from peft.utils.transformers_weight_conversion import (
+        _MODEL_TO_CONVERSION_PATTERN,
+        _MOE_TARGET_MODULE_MAPPING,
+    )
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    from autotune.probe.child.capabilities import _STACKED_EXPERTS
+
+    like = _MODEL_TO_CONVERSION_PATTERN
+    stacked = {name for name in like if like[name] in _MOE_TARGET_MODULE_MAPPING}
+    assert stacked & MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.keys() == _STACKED_EXPERTS
+
+
+def test_positions_are_found_by_whatever_name_a_config_has(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer, GPT2Config
+
+    from autotune import demo
+    from autotune.probe.child.model_facts import model_facts
+
+    GPT2Config(n_positions=24).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(str(demo.DEMO_DIR)).save_pretrained(tmp_path)
+    job = Job(trainer=Trainer.SFT, model=str(tmp_path), dataset=DatasetSource(path="x"))
+    assert 24 == model_facts(job, {}, tmp_path)[0].positions
 
 
 def test_a_model_of_images_is_refused_by_name(tmp_path: Path) -> None:

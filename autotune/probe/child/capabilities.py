@@ -8,11 +8,26 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from importlib.util import find_spec
 from typing import Any
 
 from autotune.core.environment import Device
-from autotune.knobs.needs import PACKAGES
+from autotune.knobs.needs import EVALUATED_4BIT, PACKAGES
+
+#: PEFT 0.21 has a list of layers for these and loses it where it rewrites targets of experts
+#: (``_convert_peft_config_moe``); goes with the oldest PEFT that does.
+_TARGETS_LOST = frozenset({"mixtral"})
+#: Models whose experts are stacked parameters, which PEFT 0.21 adapts under ``all-linear``
+#: (``_MODEL_TO_CONVERSION_PATTERN`` of peft/utils/transformers_weight_conversion.py).
+_STACKED_EXPERTS = frozenset(
+    {
+        *("afmoe", "beam", "cohere2_moe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1"),
+        *("ernie4_5_moe", "exaone_moe", "flex_olmo", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa"),
+        *("hunyuan_v1_moe", "longcat_flash", "mellum", "minimax", "minimax_m2", "mixtral"),
+        *("olmoe", "qwen3_moe", "qwen3_next", "sarvam_mla", "solar_open"),
+    }
+)
 
 
 def lacking_here(device: Device) -> dict[str, str]:
@@ -26,7 +41,7 @@ def lacking_here(device: Device) -> dict[str, str]:
         for package, module in PACKAGES.items()
         if find_spec(module) is None
     }
-    found |= {} if "bitsandbytes" in found else _broken_bitsandbytes(device)
+    found |= {} if "bitsandbytes" in found else _bitsandbytes_lacks(device)
     found |= {} if "kernels" in found else _unfit_kernels()
     if not _compiles(device):
         found["compiler"] = "torch.compile needs a C++ compiler here, and there is none"
@@ -49,27 +64,44 @@ def traits_of(config: Any) -> frozenset[str]:
         traits.add("softcap")
     if facts.get("attention_dropout"):
         traits.add("dropout")
-    if text.model_type not in TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING:
+    known = TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING.keys() - _TARGETS_LOST
+    if text.model_type not in known:
         traits.add("no-lora-targets")
+    if text.model_type in _STACKED_EXPERTS:
+        traits.add("stacked-experts")
     model = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    if model is not None and not model._supports_sdpa:
-        traits.add("no-sdpa")
+    if model is not None:
+        has = {
+            "no-sdpa": model._supports_sdpa,
+            "no-flex": model._supports_flex_attn,
+            "no-flash": model._supports_flash_attn,
+        }
+        traits |= {trait for trait, supported in has.items() if not supported}
     return frozenset(traits)
 
 
-def _broken_bitsandbytes(device: Device) -> dict[str, str]:
-    """Quantize one small layer and run it; whatever the library raises is the reason."""
+def _bitsandbytes_lacks(device: Device) -> dict[str, str]:
+    """Quantize one small layer, evaluate it and train through it.
+
+    Whatever the library raises is the reason. On CPUs with AVX512-BF16, bitsandbytes 0.50 lays the
+    weights out anew at the first evaluation, and no gradient passes them after that.
+    """
     import torch
 
     try:
         from bitsandbytes.nn import Linear4bit
 
-        layer = Linear4bit(64, 64, compute_dtype=torch.float32, quant_type="nf4").to(device.label)
+        layer = Linear4bit(64, 64, bias=False, compute_dtype=torch.float32).to(device.label)
         with torch.no_grad():
-            layer(torch.ones(1, 64, device=device.label))
+            layer.eval()(torch.ones(1, 64, device=device.label))
+        through = torch.ones(2, 64, device=device.label, requires_grad=True)
+        with warnings.catch_warnings(action="ignore"):
+            layer.train()(through).sum().backward()
     except (ImportError, OSError, RuntimeError, AttributeError, NotImplementedError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return {"bitsandbytes": f"bitsandbytes is installed and does not work here: {first}"}
+    if through.grad is None or not through.grad.any():
+        return {EVALUATED_4BIT: "bitsandbytes passes no gradient through evaluated 4bit weights"}
     return {}
 
 

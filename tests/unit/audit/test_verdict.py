@@ -7,7 +7,7 @@ from typing import Any
 from tests.audit.trl_run import Done, MicroBatch
 from tests.audit.verdict import alike, stopped, trained
 
-BATCH = MicroBatch(rows=4, width=31, tokens=80, labels=76)
+BATCH = MicroBatch(rows=4, width=31, tokens=80, labels=76, ids=900)
 
 
 def done(**changes: Any) -> Done:
@@ -41,10 +41,12 @@ def test_a_warning_must_name_a_knob_of_the_fault() -> None:
     expected = (True, "trains and warns: trl: padding_free is ignored")
     assert expected == stopped(run, ["padding_free"], [], "float32")
     assert (False, "trains") == stopped(run, ["peft"], [], "float32")
+    also = WIDER.model_copy(update={"warnings": run.warnings})
+    assert (False, "trains") == stopped(run, ["padding_free"], [also], "float32")
 
 
 def test_a_rejected_choice_may_provably_change_nothing() -> None:
-    expected = (True, "trains, and the choice changes nothing")
+    expected = (True, "trains, and does what a valid candidate does")
     assert expected == stopped(done(), ["peft"], [REFUSED, WIDER, done()], "float32")
     assert (False, "trains") == stopped(done(), ["peft"], [REFUSED, WIDER], "float32")
 
