@@ -18,7 +18,7 @@ from autotune.probe.prepared import Prepared
 from autotune.probe.protocol import PrepareSpec
 from autotune.use.planned import facts_of
 from tests.audit.forks import Forks
-from tests.audit.jobs import MODELS, ROWS, AuditJob
+from tests.audit.job import MODELS, ROWS, AuditJob
 from tests.audit.trl_run import Attempt, Done, Weights
 from tests.support.models import tiny_model
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from autotune.core.candidate import Value
 from tests.audit.audit import DROPPED, ON_A_GPU, POLICIES
 from tests.audit.clauses import Clause
-from tests.audit.jobs import LEFT_OUT, AuditJob
+from tests.audit.job import LEFT_OUT, AuditJob
 from tests.audit.plan import Pairs
 from tests.audit.reach import OUT_OF_REACH
 from tests.audit.verdict import Tried

@@ -6,16 +6,13 @@ and trainer are TRL's, from the user's own rows and the model's folder.
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 from typing import Any, Literal
 
 from autotune.core.job import Frozen, Trainer
+from tests.audit.watched import UPDATES, MicroBatch, Watched, finite
 
-UPDATES = 2
-#: More micro-batches than two updates of any job have; some streams go on for ever.
-MOST_BATCHES = 64
 _CLASSES = {
     Trainer.SFT: "SFTTrainer",
     Trainer.DPO: "DPOTrainer",
@@ -52,24 +49,6 @@ class Attempt(Frozen):
     folder: str
 
 
-class MicroBatch(Frozen):
-    """What the model was given.
-
-    Args:
-        rows: rows of the batch.
-        width: its columns.
-        tokens: tokens that are not padding.
-        labels: tokens that are trained on.
-        ids: sum of the ids of the tokens, which tells one set of rows from another.
-    """
-
-    rows: int
-    width: int
-    tokens: int
-    labels: int
-    ids: int
-
-
 class Done(Frozen):
     """What became of it.
 
@@ -99,7 +78,7 @@ def run(asked: str) -> str:
 
     attempt = Attempt.model_validate_json(asked)
     os.environ.update(attempt.env)
-    watched = _Watched()
+    watched = Watched()
     heard: list[str] = []
     ending: Literal["refused", "breaks"] = "refused"
     said = ""
@@ -115,14 +94,14 @@ def run(asked: str) -> str:
         ending=ending if said else "trains",
         said=said,
         batches=tuple(watched.batches),
-        losses=_finite(watched.losses),
-        grad_norms=_finite(watched.grad_norms),
+        losses=finite(watched.losses),
+        grad_norms=finite(watched.grad_norms),
         peak_bytes=watched.peak_bytes,
         warnings=tuple(heard),
     ).model_dump_json()
 
 
-def _constructed(attempt: Attempt, watched: _Watched) -> Any:
+def _constructed(attempt: Attempt, watched: Watched) -> Any:
     """Construct the trainer as ``trl/scripts/{sft,dpo,reward,kto}.py`` do."""
     import transformers
     import trl
@@ -192,91 +171,6 @@ def _rows(attempt: Attempt) -> Any:
         lines = Path(attempt.rows_file).read_text("utf-8").splitlines()
         rows = datasets.Dataset.from_list([json.loads(line) for line in lines])
     return rows.to_iterable_dataset() if attempt.streams else rows
-
-
-class _Watched:
-    """Notes what a trainer is given and what comes of it."""
-
-    def __init__(self) -> None:
-        self.batches: list[MicroBatch] = []
-        self.losses: list[float] = []
-        self.grad_norms: list[float] = []
-        self.peak_bytes: int | None = None
-
-    def around(self, cls: Any, kind: Trainer) -> Any:
-        """Return a subclass of a trainer that notes its steps and changes none."""
-        watched = self
-
-        class Watching(cls):  # type: ignore[misc]
-            def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-                watched.batches.append(_seen(inputs))
-                if len(watched.batches) > MOST_BATCHES:
-                    made = len(watched.grad_norms)
-                    raise RuntimeError(f"{made} updates after {MOST_BATCHES} micro-batches")
-                loss = super().training_step(model, inputs, *args, **kwargs)
-                watched.losses.append(float(loss))
-                return loss
-
-            def _get_grad_norm(self, *args: Any, **kwargs: Any) -> Any:
-                norm = super()._get_grad_norm(*args, **kwargs)
-                watched.grad_norms.append(float(norm))
-                return norm
-
-        Watching.__name__, Watching.kind = cls.__name__, kind
-        return Watching
-
-    def callback(self, trainer: Any) -> Any:
-        """Return a callback that follows live bytes through the last update."""
-        from transformers import TrainerCallback
-
-        from autotune.probe.child.verify import held_tensors
-        from autotune.probe.meters.cpu import AllocatorWatch
-
-        watched = self
-
-        class Last(TrainerCallback):  # type: ignore[misc]
-            watch: Any = None
-
-            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-                if self.watch is not None:
-                    watched.peak_bytes = self.watch.stop()
-                elif state.global_step == UPDATES - 1:
-                    self.watch = AllocatorWatch(held_tensors(trainer.kind, trainer))
-
-        return Last()
-
-    def missing(self) -> str:
-        """Say what training lacked although nothing was raised; empty when nothing."""
-        if len(self.grad_norms) < UPDATES:
-            return f"{len(self.grad_norms)} of {UPDATES} updates were made"
-        if not all(batch.labels for batch in self.batches):
-            return "a batch without a label"
-        if not all(map(math.isfinite, [*self.losses, *self.grad_norms])):
-            return "losses or gradients that are no numbers"
-        return "" if all(self.grad_norms) else f"gradient norms are {self.grad_norms}"
-
-
-def _finite(numbers: list[float]) -> tuple[float, ...]:
-    return tuple(numbers) if all(map(math.isfinite, numbers)) else ()
-
-
-def _seen(inputs: Any) -> MicroBatch:
-    ids = inputs["input_ids"]
-    mask = inputs.get("attention_mask")
-    if "completion_mask" in inputs:
-        labels = int(inputs["completion_mask"][:, 1:].sum())
-    elif "labels" in inputs:
-        labels = int((inputs["labels"][:, 1:] != -100).sum())
-    else:
-        labels = int(ids.numel())
-    tokens = ids if mask is None else ids[mask.bool()]
-    return MicroBatch(
-        rows=ids.shape[0],
-        width=ids.shape[1],
-        tokens=tokens.numel(),
-        labels=labels,
-        ids=int(tokens.sum()),
-    )
 
 
 class Weights(Frozen):

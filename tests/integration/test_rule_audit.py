@@ -14,7 +14,8 @@ from tests.audit.audit import checks
 from tests.audit.bench import Bench, opened
 from tests.audit.clauses import Clause
 from tests.audit.forks import Forks
-from tests.audit.jobs import JOBS, AuditJob
+from tests.audit.job import AuditJob
+from tests.audit.jobs import JOBS
 from tests.audit.plan import Trials, trials_of
 from tests.audit.reach import OUT_OF_REACH, exercised, unexercised
 
