@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from autotune.core.candidate import Candidate
 from tests.audit.bench import Bench
+from tests.audit.cover import Choices
 from tests.audit.plan import Trials
 from tests.audit.single import Fault, Merge
 from tests.audit.verdict import Tried, alike, ended, stopped, trained, warning_about
@@ -14,6 +15,8 @@ from tests.audit.verdict import Tried, alike, ended, stopped, trained, warning_a
 POLICIES: Mapping[str, str] = {
     "length_within_positions": "a model of rotary positions goes on beyond those it was made for, "
     "and learns nothing of use there; where positions are learned, TRL breaks, which is tried",
+    "evaluated_weights_train": "training goes on with gradients that do not pass the 4bit layers; "
+    "where only the attention has adapters none arrives, which is tried",
     "float16_is_scaled": "training goes on, and gradients that are too small for float16 vanish",
     "no_longer_than_the_reference": "the user's own limit",
     "enough_is_kept": "the user's own limit (--min-retention)",
@@ -33,6 +36,8 @@ ON_A_GPU: Mapping[str, str] = {
     "fp16_trains_float32": "the gradient scaler refuses gradients in float16 everywhere; those in "
     "bfloat16 a CPU's takes, and a GPU's has no kernel for",
 }
+
+_WORKERS = "dataloader_num_workers"
 
 Check = Callable[[], Tried]
 
@@ -60,10 +65,11 @@ def _accepted(bench: Bench, candidate: Candidate) -> Tried:
 
 def _rejected(bench: Bench, fault: Fault, trials: Trials, breaks: Sequence[str]) -> Tried:
     rule = ", ".join(fault.rules)
-    done = bench.as_written(fault.candidate)
+    done = bench.as_written(_quiet(fault.candidate, fault.choices))
     if set(fault.rules) <= POLICIES.keys() - set(breaks):
         return Tried("policy", rule, fault.choices, True, ended(done))
-    without = (bench.translated(other) for other in (*fault.without, *trials.accepted))
+    others = (*(_quiet(o, fault.choices) for o in fault.without), *trials.accepted)
+    without = (bench.translated(other) for other in others)
     knobs = [name for name, _ in fault.choices]
     agrees, found = stopped(done, knobs, without, _dtype(fault.candidate))
     if not agrees and set(fault.rules) <= ON_A_GPU.keys():
@@ -77,12 +83,23 @@ def _rejected(bench: Bench, fault: Fault, trials: Trials, breaks: Sequence[str])
 def _merged(bench: Bench, merge: Merge) -> Tried:
     knob = merge.choices[0][0]
     rule = f"{knob} is {'dropped' if merge.drops else f'searched as {merge.turns_into}'}"
-    done, into = bench.as_written(merge.candidate), bench.translated(merge.into)
-    straightened = None if done.ending == "trains" else bench.translated(merge.candidate)
+    candidate, stands = (_quiet(c, merge.choices) for c in (merge.candidate, merge.into))
+    done, into = bench.as_written(candidate), bench.translated(stands)
+    straightened = None if done.ending == "trains" else bench.translated(candidate)
     agrees, found = alike(done, into, _dtype(merge.candidate), straightened)
     if merge.drops and knob in DROPPED and done.ending == "trains":
         return Tried("policy", rule, merge.choices, True, found)
     return Tried("merged", rule, merge.choices, agrees, found)
+
+
+def _quiet(candidate: Candidate, choices: Choices) -> Candidate:
+    """Return a candidate without loading processes, unless it is about them.
+
+    They hand batches over at moments of their own, which shows in the peak of live bytes.
+    """
+    if _WORKERS not in candidate.knobs or _WORKERS in dict(choices):
+        return candidate
+    return candidate.with_knobs(**{_WORKERS: 0})
 
 
 def _dtype(candidate: Candidate) -> str:

@@ -203,6 +203,14 @@ JOBS: tuple[AuditJob, ...] = (
         varies={"precompute_ref_log_probs": (), "peft": ("none", "lora"), "padding_free": ()},
     ),
     AuditJob(
+        "dpo, adapters of the attention",
+        Trainer.DPO,
+        {**_FP32, "use_peft": True},
+        rows="preferences",
+        varies={"precompute_ref_log_probs": (), "quantization": ("none", "4bit")},
+        breaks=("evaluated_weights_train",),
+    ),
+    AuditJob(
         "dpo, stream",
         Trainer.DPO,
         {**_FP32, "dataset_streaming": True},

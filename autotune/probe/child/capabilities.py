@@ -91,7 +91,8 @@ def _bitsandbytes_lacks(device: Device) -> dict[str, str]:
     try:
         from bitsandbytes.nn import Linear4bit
 
-        layer = Linear4bit(64, 64, bias=False, compute_dtype=torch.float32).to(device.label)
+        kind = {"compute_dtype": torch.float32, "quant_type": "nf4"}
+        layer = Linear4bit(64, 64, bias=False, **kind).to(device.label)
         with torch.no_grad():
             layer.eval()(torch.ones(1, 64, device=device.label))
         through = torch.ones(2, 64, device=device.label, requires_grad=True)
