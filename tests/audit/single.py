@@ -62,31 +62,31 @@ _Found = TypeVar("_Found", Fault, Merge)
 def one_more(space: Space, rows: Sequence[Look]) -> tuple[list[Fault], list[Merge]]:
     """Return every smallest faulty assignment and every smallest merge next to accepted rows.
 
-    Of combinations with the same faulty choices one with the fewest rules against it is kept.
+    Of combinations with the same faulty choices those with the fewest rules against them are kept.
 
     Args:
         space: the choices and what is made of them.
         rows: accepted combinations.
     """
-    faults: dict[Choices, Fault] = {}
-    merges: dict[Choices, Merge] = {}
+    faults: list[Fault] = []
+    merges: list[Merge] = []
     for look in _neighbours(space, rows):
         lost = [knob for knob in look.drawn.knobs.items() if knob not in look.form.knobs.items()]
         if look.faults:
-            known = _shown(faults.values(), look)
-            if not any(len(fault.rules) <= len(look.faults) for fault in known):
+            known = _shown(faults, look)
+            if not any(set(fault.rules) <= set(look.faults) for fault in known):
                 fault = _fault(space, look)
                 if not _kept(rows, fault.choices):
-                    faults[fault.choices] = fault
+                    faults.append(fault)
         elif len(lost) == 1 and lost[0][0] in space.choices:
-            known = _shown(merges.values(), look)
+            known = _shown(merges, look)
             if not any(merge.choices[0] == lost[0] for merge in known):
                 merge = _merge(space, look, lost[0])
                 if not _kept(rows, merge.choices):
-                    merges[merge.choices] = merge
+                    merges.append(merge)
     return (
-        _smallest(list(faults.values()), lambda fault: ()),
-        _smallest(list(merges.values()), lambda merge: merge.choices[0]),
+        _smallest(faults, lambda fault: {*fault.choices, *fault.rules}),
+        _smallest(merges, lambda merge: {*merge.choices, ("lost", merge.choices[0])}),
     )
 
 
@@ -100,18 +100,18 @@ def _kept(rows: Sequence[Look], choices: Choices) -> bool:
     return any(row.keeps(choices) for row in rows)
 
 
-def _smallest(found: list[_Found], about: Callable[[_Found], object]) -> list[_Found]:
-    """Leave out what is more than the smallest.
+def _smallest(found: list[_Found], parts: Callable[[_Found], set[object]]) -> list[_Found]:
+    """Leave out what has all the parts of another, and more.
 
     Args:
         found: faults, or merges.
-        about: what has to be the same for one to be a smaller form of another.
+        parts: the choices of one, and what it is about.
     """
-    sets = [(about(one), frozenset(one.choices)) for one in found]
+    sets = [parts(one) for one in found]
     return [
         one
-        for one, (topic, choices) in zip(found, sets, strict=True)
-        if not any(other == topic and smaller < choices for other, smaller in sets)
+        for one, mine in zip(found, sets, strict=True)
+        if not any(others < mine for others in sets)
     ]
 
 
