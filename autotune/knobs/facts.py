@@ -33,7 +33,8 @@ class Facts:
         lacking: why each capability this machine does not have is not there, by the names
             ``autotune.knobs.needs`` and the knob table use.
         traits: what sets the model apart: ``softcap`` and ``dropout`` (of the attention),
-            ``no-sdpa`` (it has none), ``no-aux-loss`` (no loss of its own balances its experts).
+            ``no-sdpa``, ``no-flex`` and ``no-flash`` (attention code it cannot run),
+            ``no-aux-loss`` (no loss of its own balances its experts).
         unfit_adapters: why PEFT refuses adapters on the model, by
             `autotune.knobs.adapters.adapters_key`.
     """

@@ -28,6 +28,8 @@ PACKAGES: Mapping[str, str] = {
     "deepspeed": "deepspeed",
     "vllm": "vllm",
 }
+#: Capability of 4-bit weights to be trained through after they were evaluated.
+EVALUATED_4BIT = "training through evaluated 4bit weights"
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,25 @@ Each returns None when it has nothing against a candidate, else a reason a perso
 
 from __future__ import annotations
 
-from autotune.core.candidate import Candidate
+from collections.abc import Mapping
+
+from autotune.core.candidate import Candidate, Value
 from autotune.core.job import Trainer
 from autotune.knobs.adapters import adapters_key
 from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.facts import Facts
-from autotune.knobs.needs import lacks
+from autotune.knobs.needs import EVALUATED_4BIT, lacks
+from autotune.knobs.table_model import FLASH_KERNEL, FLASH_PACKAGE
 from autotune.knobs.versions import unavailable
 
 _HALF = ("bfloat16", "float16")
+#: Attention code -> the trait of models that have no such code.
+_NEEDED_OF_MODELS: Mapping[Value, str] = {
+    "sdpa": "no-sdpa",
+    "flex_attention": "no-flex",
+    FLASH_PACKAGE: "no-flash",
+    FLASH_KERNEL: "no-flash",
+}
 
 
 def machine_has_it(candidate: Candidate, facts: Facts) -> str | None:
@@ -55,6 +65,15 @@ def quantized_weights_need_adapters(candidate: Candidate, facts: Facts) -> str |
     bits = candidate.get("quantization", "none")
     if bits != "none" and candidate.get("peft", "none") == "none":
         return f"{bits} weights are frozen: without adapters (peft) there is nothing to train"
+    return None
+
+
+def evaluated_weights_train(candidate: Candidate, facts: Facts) -> str | None:
+    """TRL runs the policy over all rows as the reference before it trains it."""
+    reason = facts.lacking.get(EVALUATED_4BIT)
+    precomputes = candidate.get("precompute_ref_log_probs")
+    if reason and precomputes and candidate.get("quantization") == "4bit":
+        return f"precompute_ref_log_probs evaluates the weights first: {reason}"
     return None
 
 
@@ -114,6 +133,15 @@ def adapters_fit_the_model(candidate: Candidate, facts: Facts) -> str | None:
     return None if reason is None else f"{form} cannot be built on this model: {reason}"
 
 
+def model_has_the_attention(candidate: Candidate, facts: Facts) -> str | None:
+    """transformers: "does not support an attention implementation through ..." """
+    chosen = candidate.get("attn_implementation")
+    trait = _NEEDED_OF_MODELS.get(chosen)
+    if trait in facts.traits:
+        return f"the model's code cannot run attn_implementation {chosen}"
+    return None
+
+
 def flash_attention_is_half(candidate: Candidate, facts: Facts) -> str | None:
     """Flash attention kernels take bf16 and fp16 only: by autocast or by the weights."""
     half = facts.option("bf16") or facts.option("fp16") or candidate.get("dtype") in _HALF
@@ -151,11 +179,13 @@ MODEL_RULES = (
     selective_is_for_sft,
     selective_leaves_adapters_out,
     quantized_weights_need_adapters,
+    evaluated_weights_train,
     eight_bits_have_no_dora,
     reward_head_meets_its_input,
     fp16_trains_float32,
     float16_is_scaled,
     adapters_fit_the_model,
+    model_has_the_attention,
     flash_attention_is_half,
     layers_are_replaced_once,
     reference_stays_as_it_is,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from autotune.core.candidate import Candidate
 from autotune.core.job import Trainer
 from autotune.knobs.facts import Facts
+from autotune.knobs.translate import settings
 
 #: KTO's only loss without the KL term that compares the rows of a batch (trl/trainer/kto_trainer).
 _WITHOUT_KL = "apo_zero_unpaired"
@@ -47,13 +48,38 @@ def length_within_positions(candidate: Candidate, facts: Facts) -> str | None:
 def batch_within_the_rows(candidate: Candidate, facts: Facts) -> str | None:
     """A micro-batch cannot hold more rows than there are, packed ones included."""
     batch = int(candidate.get("per_device_train_batch_size") or 1)
-    rows, what = len(facts.lengths.trained), "rows"
-    length, packing = candidate.get("max_length"), str(candidate.get("packing", "none"))
-    if packing != "none" and isinstance(length, int):
-        rows, what = facts.packed_rows(length, packing), "packed rows"
+    rows, what = _rows_left(candidate, facts)
     if batch > rows:
         return f"a batch of {batch} is more than the {rows} {what} there are"
     return None
+
+
+def streams_fill_an_update(candidate: Candidate, facts: Facts) -> str | None:
+    """transformers begins a stream anew when it ends, and an unfinished update with it, for ever.
+
+    Other rows are counted beforehand, and the last update of a pass is made of what is left.
+    """
+    if not facts.streams:
+        return None
+    batch = int(candidate.get("per_device_train_batch_size") or 1)
+    accumulation = settings(candidate, facts).accumulation
+    rows, what = _rows_left(candidate, facts)
+    if -(-rows // batch) < accumulation:
+        return f"the {rows} {what} of the stream never fill an update of {batch} x {accumulation}"
+    return None
+
+
+def _rows_left(candidate: Candidate, facts: Facts) -> tuple[int, str]:
+    """Return how many rows there are to train on, and what they are."""
+    trained = facts.lengths.trained
+    length, packing = candidate.get("max_length"), str(candidate.get("packing", "none"))
+    if not isinstance(length, int):
+        return len(trained), "rows"
+    if packing != "none":
+        return facts.packed_rows(length, packing), "packed rows"
+    if facts.job.trainer is Trainer.REWARD:  # TRL leaves longer ones out instead of cutting them
+        return int((trained.tokens <= length).sum()), f"rows of {length} tokens or less"
+    return len(trained), "rows"
 
 
 def rows_are_prepared_by_trl(candidate: Candidate, facts: Facts) -> str | None:
@@ -111,4 +137,5 @@ ROW_RULES = (
     lengths_are_known_to_the_sampler,
     kto_compares_rows_of_a_batch,
     batch_within_the_rows,
+    streams_fill_an_update,
 )

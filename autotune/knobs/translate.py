@@ -89,7 +89,7 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
             if row.place == "environment":
                 env.update(written)
             else:
-                options = _joined(options, written, facts)
+                options = joined(options, written, facts)
     packing = str(candidate.get("packing", "none"))
     length = candidate.get("max_length")
     pretruncate = None
@@ -122,7 +122,7 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
     )
 
 
-def _joined(options: dict[str, Any], written: dict[str, Any], facts: Facts) -> dict[str, Any]:
+def joined(options: dict[str, Any], written: dict[str, Any], facts: Facts) -> dict[str, Any]:
     """Add what one more knob writes; several knobs may write into ``model_init_kwargs``.
 
     Each starts from the user's mapping, so what it adds and what it takes away is joined.

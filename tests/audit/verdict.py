@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from autotune.core.candidate import Candidate
-from autotune.core.measurement import Measurement, ProbeReport
-from autotune.core.outcome import Outcome
+from autotune.core.candidate import Value
+from tests.audit.trl_run import Done
 
-Claim = Literal["accepted", "rejected", "merged", "policy"]
+Claim = Literal["accepted", "rejected", "merged", "policy", "unjudged"]
 
-#: Allocated peaks of two probes that did the same are this close: what DESIGN.md asks of repeats.
+#: Peaks of live bytes of two runs that did the same are this close: what DESIGN.md asks of repeats.
 SAME_PEAK_RATIO = 0.001
+#: Losses and gradient norms of two runs that compute the same, relative, as DESIGN.md 5.7 has it.
+SAME_LOSS_RATIO = {"float32": 1e-5, "bfloat16": 5e-4, "float16": 5e-4}
+SAME_NORM_RATIO = {"float32": 1e-4, "bfloat16": 1e-2, "float16": 1e-2}
 
 
 @dataclass(frozen=True)
@@ -20,95 +24,109 @@ class Tried:
     """One combination: what the rules claimed and what TRL did.
 
     Args:
-        candidate: the combination as drawn.
         claim: ``accepted``, ``rejected`` by a rule about TRL, ``merged`` into another candidate
-            that is said to do the same, or left aside by a ``policy`` of autotune's own.
-        rule: the rule that rejected it; empty otherwise.
+            that is said to do the same, left aside by a ``policy`` of autotune's own, or
+            ``unjudged`` where a CPU cannot tell.
+        rule: the rules or the merge it is about; empty for an accepted one.
+        choices: what it is about: the smallest faulty assignment, what meets in a merge, or all.
         agrees: whether TRL bears the claim out.
         found: what TRL did, in words.
     """
 
-    candidate: Candidate
     claim: Claim
     rule: str
+    choices: tuple[tuple[str, Value], ...]
     agrees: bool
     found: str
 
 
-def accepted(candidate: Candidate, report: ProbeReport) -> Tried:
-    """Judge a combination the rules accept: it must construct and train two updates."""
-    trained = report.ending.outcome is Outcome.FITS
-    return Tried(candidate, "accepted", "", trained, _words(report))
+def trained(done: Done) -> tuple[bool, str]:
+    """Say whether a run trained, and how it ended."""
+    return done.ending == "trains", ended(done)
 
 
-def rejected(
-    candidate: Candidate,
-    rule: str,
-    report: ProbeReport,
-    without: ProbeReport | None,
-) -> Tried:
-    """Judge a combination a rule rejects: it must raise, warn, or change nothing.
+def stopped(
+    done: Done, about: Iterable[str], without: Iterable[Done], dtype: str
+) -> tuple[bool, str]:
+    """Say whether TRL raised, did what a valid candidate does, or warned as those do not.
 
     Args:
-        candidate: the combination.
-        rule: the rule's name.
-        report: what the combination did, written as it is.
-        without: what the nearest accepted combination did; None where there is none.
+        done: the run with the choice.
+        about: the knobs of the faulty assignment.
+        without: runs of valid candidates, the likeliest first; asked for one by one.
+        dtype: precision of the weights.
     """
-    if report.ending.outcome is not Outcome.FITS:
-        return Tried(candidate, "rejected", rule, True, _words(report))
-    warned = _warning_about(candidate, report.measurement)
-    if warned:
-        return Tried(candidate, "rejected", rule, True, f"warns: {warned}")
-    if without is not None and same(report, without):
-        return Tried(candidate, "rejected", rule, True, "changes nothing")
-    return Tried(candidate, "rejected", rule, False, _words(report))
+    if done.ending != "trains":
+        return True, ended(done)
+    seen: set[str] = set()
+    for other in without:
+        if other.ending == "trains" and not difference(done, other, dtype):
+            return True, "trains, and does what a valid candidate does"
+        seen |= set(other.warnings)
+    warned = warning_about(about, (w for w in done.warnings if w not in seen))
+    return bool(warned), f"trains and warns: {warned}" if warned else "trains"
 
 
-def merged(candidate: Candidate, report: ProbeReport, into: ProbeReport) -> Tried:
-    """Judge a combination that is searched as another: both must do the same.
+def alike(done: Done, into: Done, dtype: str, straightened: Done | None) -> tuple[bool, str]:
+    """Say whether a combination does what the one does that stands for it.
 
     Args:
-        candidate: the combination as drawn.
-        report: what it did, written as it is.
-        into: what the candidate did that stands for it.
+        done: the combination as it is written.
+        into: the candidate that stands for it.
+        dtype: precision of the weights.
+        straightened: the combination with what TRL refuses about its spelling put right; None
+            where there is nothing to put right.
     """
-    if report.ending.outcome is not Outcome.FITS and into.ending.outcome is Outcome.FITS:
-        # TRL refuses one spelling of what the other means: nothing is lost by searching that.
-        return Tried(candidate, "merged", "", True, f"as written it {_words(report)}")
-    return Tried(candidate, "merged", "", same(report, into), _difference(report, into))
+    if into.ending != "trains":
+        return False, f"what stands for it {ended(into)}"
+    if done.ending == "trains":
+        differs = difference(done, into, dtype)
+        return not differs, differs or "does the same"
+    if straightened is not None and straightened.ending == "trains":
+        differs = difference(straightened, into, dtype)
+        words = differs or "does the same"
+        return (
+            not differs,
+            f"{words} once what TRL refuses is put right; as written it {ended(done)}",
+        )
+    # TRL refuses what is never written: nothing is lost by searching the other.
+    return True, f"is never written: it {ended(done)}"
 
 
-def same(one: ProbeReport, other: ProbeReport) -> bool:
-    """Whether two probes realised the same batches at the same allocated peak."""
-    return not _difference(one, other)
-
-
-def _difference(one: ProbeReport, other: ProbeReport) -> str:
-    a, b = one.measurement, other.measurement
-    if a is None or b is None:
-        return "" if one.ending.outcome == other.ending.outcome else f"{_words(one)}"
-    if _batches(a) != _batches(b):
-        return f"batches are {_batches(a)[:2]} instead of {_batches(b)[:2]}"
-    x, y = a.peaks.allocated_bytes, b.peaks.allocated_bytes
-    if x is None or y is None or abs(x / y - 1.0) > SAME_PEAK_RATIO:
-        return f"its allocated peak is {x} instead of {y} bytes"
+def difference(one: Done, other: Done, dtype: str) -> str:
+    """Return how two runs that trained differ, in words; empty when they did the same."""
+    if one.batches != other.batches:
+        mine, theirs = one.batches[0], other.batches[0]
+        return f"batches are {_words(mine)}, not {_words(theirs)}"
+    x, y = one.peak_bytes, other.peak_bytes
+    if x is None or y is None or not math.isclose(x, y, rel_tol=SAME_PEAK_RATIO):
+        return f"its peak is {x} instead of {y} bytes"
+    if not _close(one.losses, other.losses, SAME_LOSS_RATIO[dtype]):
+        return f"its losses are {one.losses} instead of {other.losses}"
+    if not _close(one.grad_norms, other.grad_norms, SAME_NORM_RATIO[dtype]):
+        return f"its gradient norms are {one.grad_norms} instead of {other.grad_norms}"
     return ""
 
 
-def _batches(measured: Measurement) -> list[tuple[int, int, int, int]]:
-    return [(s.rows, s.width, s.useful_tokens, s.label_tokens) for s in measured.memory_steps]
-
-
-def _words(report: ProbeReport) -> str:
-    if report.ending.outcome is Outcome.FITS:
+def ended(done: Done) -> str:
+    """Return how a run ended, in words."""
+    if done.ending == "trains":
         return "trains"
-    return f"{report.ending.outcome.value}: {report.ending.reason}"
+    verb = "is refused" if done.ending == "refused" else "breaks in training"
+    return f"{verb}: {' '.join(done.said.split())}"
 
 
-def _warning_about(candidate: Candidate, measured: Measurement | None) -> str:
-    """Return the first warning that names one of the candidate's knobs."""
-    for warning in measured.warnings if measured is not None else ():
-        if any(name in warning for name in candidate.knobs):
-            return warning.splitlines()[0]
-    return ""
+def _words(batch: object) -> str:
+    return str(batch).replace("=", " ")
+
+
+def _close(ones: Sequence[float], others: Sequence[float], ratio: float) -> bool:
+    if len(ones) != len(others):
+        return False
+    return all(math.isclose(a, b, rel_tol=ratio) for a, b in zip(ones, others, strict=True))
+
+
+def warning_about(knobs: Iterable[str], warnings: Iterable[str]) -> str:
+    """Return the first warning that names one of the knobs, its first line."""
+    names = tuple(knobs)
+    return next((w.splitlines()[0] for w in warnings if any(n in w for n in names)), "")

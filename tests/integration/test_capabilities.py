@@ -57,7 +57,7 @@ def test_a_bitsandbytes_that_does_not_work_stops_a_forced_option_before_any_prob
 
 
 def test_models_are_told_apart_by_what_the_rules_ask() -> None:
-    from transformers import Gemma2Config, LlamaConfig, MixtralConfig
+    from transformers import Gemma2Config, LlamaConfig, MixtralConfig, XGLMConfig
 
     from autotune.probe.child.capabilities import traits_of
 
@@ -66,7 +66,7 @@ def test_models_are_told_apart_by_what_the_rules_ask() -> None:
     assert "no-aux-loss" in traits_of(MixtralConfig(router_aux_loss_coef=0.0))
     assert "softcap" in traits_of(Gemma2Config())
     assert "dropout" in traits_of(LlamaConfig(attention_dropout=0.1))
-    assert "no-lora-targets" in traits_of(MixtralConfig()), "PEFT's list for it comes out empty"
+    assert {"no-sdpa", "no-flex", "no-flash"} <= traits_of(XGLMConfig())
 
 
 def test_adapters_are_tried_on_the_model_before_any_probe(tmp_path: Path) -> None:
@@ -136,6 +136,18 @@ def test_a_dtype_left_to_the_model_is_settled_once(
     untouched: dict[str, Any] = {}
     settle_dtype(untouched, LlamaConfig(dtype="bfloat16"), notices := [])
     assert ({}, []) == (untouched, notices)
+
+
+def test_positions_are_found_by_whatever_name_a_config_has(tmp_path: Path) -> None:
+    from transformers import AutoTokenizer, GPT2Config
+
+    from autotune import demo
+    from autotune.probe.child.model_facts import model_facts
+
+    GPT2Config(n_positions=24).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(str(demo.DEMO_DIR)).save_pretrained(tmp_path)
+    job = Job(trainer=Trainer.SFT, model=str(tmp_path), dataset=DatasetSource(path="x"))
+    assert 24 == model_facts(job, {}, tmp_path)[0].positions
 
 
 def test_a_model_of_images_is_refused_by_name(tmp_path: Path) -> None:

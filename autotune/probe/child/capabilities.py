@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from importlib.util import find_spec
 from typing import Any
 
 from autotune.core.environment import Device
-from autotune.knobs.needs import PACKAGES
+from autotune.knobs.needs import EVALUATED_4BIT, PACKAGES
 
 
 def lacking_here(device: Device) -> dict[str, str]:
@@ -26,7 +27,7 @@ def lacking_here(device: Device) -> dict[str, str]:
         for package, module in PACKAGES.items()
         if find_spec(module) is None
     }
-    found |= {} if "bitsandbytes" in found else _broken_bitsandbytes(device)
+    found |= {} if "bitsandbytes" in found else _bitsandbytes_lacks(device)
     found |= {} if "kernels" in found else _unfit_kernels()
     if not _compiles(device):
         found["compiler"] = "torch.compile needs a C++ compiler here, and there is none"
@@ -52,24 +53,39 @@ def traits_of(config: Any) -> frozenset[str]:
     if "output_router_logits" not in facts or not facts.get("router_aux_loss_coef"):
         traits.add("no-aux-loss")
     model = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    if model is not None and not model._supports_sdpa:
-        traits.add("no-sdpa")
+    if model is not None:
+        has = {
+            "no-sdpa": model._supports_sdpa,
+            "no-flex": model._supports_flex_attn,
+            "no-flash": model._supports_flash_attn,
+        }
+        traits |= {trait for trait, supported in has.items() if not supported}
     return frozenset(traits)
 
 
-def _broken_bitsandbytes(device: Device) -> dict[str, str]:
-    """Quantize one small layer and run it; whatever the library raises is the reason."""
+def _bitsandbytes_lacks(device: Device) -> dict[str, str]:
+    """Quantize one small layer, evaluate it and train through it.
+
+    Whatever the library raises is the reason. On CPUs with AVX512-BF16, bitsandbytes 0.50 lays the
+    weights out anew at the first evaluation, and no gradient passes them after that.
+    """
     import torch
 
     try:
         from bitsandbytes.nn import Linear4bit
 
-        layer = Linear4bit(64, 64, compute_dtype=torch.float32, quant_type="nf4").to(device.label)
+        kind = {"compute_dtype": torch.float32, "quant_type": "nf4"}
+        layer = Linear4bit(64, 64, bias=False, **kind).to(device.label)
         with torch.no_grad():
-            layer(torch.ones(1, 64, device=device.label))
+            layer.eval()(torch.ones(1, 64, device=device.label))
+        through = torch.ones(2, 64, device=device.label, requires_grad=True)
+        with warnings.catch_warnings(action="ignore"):
+            layer.train()(through).sum().backward()
     except (ImportError, OSError, RuntimeError, AttributeError, NotImplementedError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         return {"bitsandbytes": f"bitsandbytes is installed and does not work here: {first}"}
+    if through.grad is None or not through.grad.any():
+        return {EVALUATED_4BIT: "bitsandbytes passes no gradient through evaluated 4bit weights"}
     return {}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet, nearest
 from autotune.core.job import Job
+from autotune.dataset.entry import positions_of
 from autotune.probe.child.capabilities import traits_of
 from autotune.probe.prepared import ModelFacts
 
@@ -92,7 +93,7 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
             model_dir=str(model_dir),
             name=job.model,
             model_type=config.model_type,
-            positions=facts.get("max_position_embeddings"),
+            positions=positions_of(text),
             vocabulary=int(facts.get("vocab_size", 0)),
             moe=any(k in facts for k in ("num_experts", "num_local_experts", "n_routed_experts")),
             has_weights=any(path.suffix != ".json" for path in weights),

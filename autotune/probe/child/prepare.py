@@ -68,6 +68,7 @@ _DEFAULTS = (
     "lora_target_modules",
     "lora_target_parameters",
     "lora_modules_to_save",
+    "lora_dropout",
     "lora_task_type",
     "load_in_4bit",
     "load_in_8bit",

@@ -10,7 +10,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.job import ALLOWABLE, Trainer
 from autotune.knobs.catalog import BY_NAME, user_candidate
 from autotune.knobs.facts import Facts
-from autotune.knobs.needs import why_not
+from autotune.knobs.needs import EVALUATED_4BIT, why_not
 from autotune.knobs.rules import RULES, judge, retention
 from autotune.knobs.translate import canonical
 from tests.support.facts import GPU, candidate_of, facts_of
@@ -28,6 +28,27 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"packing": "wrapped", "max_length": 256},
         {"packing": "wrapped", "max_length": None},
         "packing needs a max_length",
+    ),
+    "streams_fill_an_update": (
+        {
+            "tokens": [20] * 3,
+            "options": {"dataset_streaming": True, "per_device_train_batch_size": 4},
+        },
+        {"per_device_train_batch_size": 2},
+        {"per_device_train_batch_size": 1},
+        "the 3 rows of the stream never fill an update of 1 x 4",
+    ),
+    "evaluated_weights_train": (
+        {**PEFT, "trainer": Trainer.DPO, "lacking": {EVALUATED_4BIT: "no gradient passes"}},
+        {"peft": "lora", "quantization": "8bit", "precompute_ref_log_probs": True},
+        {"peft": "lora", "quantization": "4bit", "precompute_ref_log_probs": True},
+        "no gradient passes",
+    ),
+    "model_has_the_attention": (
+        {"traits": ["no-sdpa"]},
+        {"attn_implementation": "eager"},
+        {"attn_implementation": "sdpa"},
+        "cannot run attn_implementation sdpa",
     ),
     "length_within_positions": (
         {"tokens": [100] * 20 + [1000] * 20, "positions": 1000},
