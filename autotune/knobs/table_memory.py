@@ -59,6 +59,7 @@ ROWS_OF_MEMORY: tuple[Knob, ...] = (
         "(SFT only), reentrant is PyTorch's older way",
         write=_write_checkpointing,
         read=_read_checkpointing,
+        fixed_by=("gradient_checkpointing_kwargs",),
     ),
     Knob(
         name="activation_offloading",

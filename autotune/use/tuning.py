@@ -21,6 +21,7 @@ from autotune.intake.request import (
     save_request,
     with_absolute_paths,
 )
+from autotune.knobs.no_effect import idle_options, idle_words
 from autotune.knobs.versions import canonical_options
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
@@ -134,6 +135,7 @@ class Tuning:
                 *((remark,) if remark else ()),
                 *timeout_notice(self._limits),
                 *notices_of(self._origin, prepared, self._why_cold),
+                *idle_words("your config", idle_options(facts)),
                 *space.notices,
             ),
         )
