@@ -18,6 +18,7 @@ from typing import Self
 from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
 from autotune.core.measurement import ProbeReport
+from autotune.knobs.table_memory import checkpointing_of
 from autotune.probe.baseline import Baseline, Start
 from autotune.probe.classify import classify
 from autotune.probe.documents import LOG_FILE, REPLY_FILE, REQUEST_FILE, read_reply, write_document
@@ -107,6 +108,7 @@ class Runner:
             device_total_bytes=spec.device_total_bytes,
             device_free_bytes=start.free_bytes,
             surplus_bytes=start.surplus_bytes,
+            checkpointing=checkpointing_of(spec.options),
         )
         ending, needed = classify(observed)
         return ProbeReport(
