@@ -34,6 +34,7 @@ class Facts:
             ``autotune.knobs.needs`` and the knob table use.
         traits: what sets the model apart: ``softcap`` and ``dropout`` (of the attention),
             ``no-sdpa`` (it has none), ``no-lora-targets`` (PEFT has no list for it).
+        stored_dtype: precision the model's weights are stored in.
     """
 
     job: Job
@@ -45,6 +46,7 @@ class Facts:
     versions: Mapping[str, str]
     lacking: Mapping[str, str] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
+    stored_dtype: str = "float32"
     _packed_rows: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
 
     def option(self, name: str) -> Any:

@@ -10,20 +10,41 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from packaging.version import Version
+
 from autotune.core.candidate import Value
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import Knob
 from autotune.knobs.versions import unavailable
 
-#: Capability -> the package it is, which is also the name of autotune's extra, and its module.
-PACKAGES: Mapping[str, str] = {
-    "bitsandbytes": "bitsandbytes",
-    "flash-attn": "flash_attn",
-    "kernels": "kernels",
-    "liger-kernel": "liger_kernel",
-    "deepspeed": "deepspeed",
-    "vllm": "vllm",
+
+@dataclass(frozen=True)
+class Package:
+    """An optional package.
+
+    Args:
+        module: what it is imported as.
+        least: oldest version that is used; None where autotune has no extra of its name.
+    """
+
+    module: str
+    least: str | None = None
+
+
+#: Capability -> the package it is; one with a version is an extra of autotune's (pyproject.toml).
+PACKAGES: Mapping[str, Package] = {
+    "bitsandbytes": Package("bitsandbytes", "0.48"),
+    "flash-attn": Package("flash_attn", "2.7"),
+    # transformers tells the later ones by the name of the distribution: modules are shared
+    "flash-attn-3": Package("flash_attn_interface"),
+    "flash-attn-4": Package("flash_attn"),
+    "kernels": Package("kernels", "0.11"),
+    "liger-kernel": Package("liger_kernel", "0.6"),
+    "deepspeed": Package("deepspeed", "0.18"),
+    "vllm": Package("vllm", "0.11"),
 }
+#: Capability of the flash kernels: Ampere's matrix units.
+FLASH_CAPABILITY = "compute capability 8.0"
 
 
 @dataclass(frozen=True)
@@ -72,6 +93,8 @@ NEEDS: tuple[Need, ...] = (
     # torch's own 8-bit optimizers (adamw_torch_8bit) are torchao's, which autotune does not offer
     Need("bitsandbytes", _text("optim", "w_8bit", "x_8bit", "n_8bit", "bnb", "paged")),
     Need("flash-attn", _text("attn_implementation", "flash_attention_2")),
+    Need("flash-attn-3", _text("attn_implementation", "flash_attention_3")),
+    Need("flash-attn-4", _text("attn_implementation", "flash_attention_4")),
     Need("kernels", _text("attn_implementation", "/")),
     Need("kernels", _init("use_kernels")),
     Need("liger-kernel", _flag("use_liger_kernel")),
@@ -127,4 +150,8 @@ def _missing(capability: str, facts: Facts) -> str:
     if capability == "bf16":
         kind = f"{facts.device.name} (compute capability {facts.device.capability})"
         return "" if facts.device.bf16 else f"{kind} has no bf16"
+    if capability == FLASH_CAPABILITY:
+        has = facts.device.capability
+        old = has is not None and Version(has) < Version("8.0")
+        return f"it needs {capability} or more, and {facts.device.name} has {has}" if old else ""
     return facts.lacking.get(capability, "")

@@ -8,6 +8,7 @@ from autotune.core.candidate import Value
 from autotune.core.job import Trainer
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import OFFLINE, Knob, Options, Read, Write, option, plain
+from autotune.knobs.needs import FLASH_CAPABILITY
 
 FLASH_PACKAGE = "flash_attention_2"
 FLASH_KERNEL = "kernels-community/flash-attn2"
@@ -36,6 +37,13 @@ def _read_loading(name: str, default: Value) -> Read:
         return default if value is None else str(value).removeprefix("torch.")
 
     return read
+
+
+def _read_dtype(facts: Facts) -> Value:
+    """Return the precision weights are loaded in: of ``auto``, what the checkpoint is stored in."""
+    kwargs = _init_kwargs(facts)
+    value = kwargs.get("dtype", facts.option("dtype")) or kwargs.get("torch_dtype") or "auto"
+    return facts.stored_dtype if value == "auto" else str(value).removeprefix("torch.")
 
 
 def _write_quantization(choice: Value, _: Facts) -> Options:
@@ -104,8 +112,8 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         read=_read_loading("attn_implementation", None),
         needs={
             "flex_attention": ("accelerator",),
-            FLASH_PACKAGE: ("accelerator", "flash-attn"),
-            FLASH_KERNEL: ("accelerator", "kernels"),
+            FLASH_PACKAGE: ("accelerator", FLASH_CAPABILITY, "flash-attn"),
+            FLASH_KERNEL: ("accelerator", FLASH_CAPABILITY, "kernels"),
         },
     ),
     Knob(
@@ -115,7 +123,7 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         trainers=OFFLINE,
         help="precision of the loaded weights (--allow dtype)",
         write=_write_loading("dtype"),
-        read=_read_loading("dtype", "float32"),
+        read=_read_dtype,
         needs={"bfloat16": ("bf16",)},
     ),
     Knob(

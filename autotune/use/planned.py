@@ -65,6 +65,7 @@ def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
         versions=prepared.environment.versions,
         lacking=prepared.lacking,
         traits=prepared.model.traits,
+        stored_dtype=prepared.model.dtype,
     )
 
 

@@ -25,7 +25,9 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
         NotBuiltYet: it reads more than text.
         EnvironmentUnable: its code needs a package that is not installed.
     """
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoTokenizer
+
+    from autotune.training.model import read_config
 
     trust = bool(options.get("trust_remote_code", False))
     revision = options.get("model_revision", "main")
@@ -50,7 +52,8 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
         )
     source = str(local) if looks_local else job.model
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=trust, revision=revision)
+        where = {"trust_remote_code": trust, "revision": revision}
+        config, _ = read_config(source, {**(options.get("model_init_kwargs") or {}), **where})
         tokenizer = AutoTokenizer.from_pretrained(
             source, trust_remote_code=trust, revision=revision
         )
@@ -72,6 +75,7 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
             "or sound are not measured by this version.",
             "Its language model alone can be tuned, from a folder of its own.",
         )
+    _check_unquantized(job, options, config)
     has_weights = looks_local and any(
         next(local.glob(p), None) is not None for p in ("*.safetensors", "pytorch_model*.bin")
     )
@@ -90,10 +94,34 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
             moe=any(k in facts for k in ("num_experts", "num_local_experts", "n_routed_experts")),
             has_weights=has_weights,
             traits=traits_of(config),
+            dtype=str(config.dtype or "float32").removeprefix("torch."),
         ),
         config,
         tokenizer,
     )
+
+
+def _check_unquantized(job: Job, options: dict[str, Any], config: Any) -> None:
+    """Stop at weights that are quantised otherwise than by TRL's own options: none are at random.
+
+    Raises:
+        BadInput: the config asks for it by a keyword of transformers'.
+        NotBuiltYet: the model's weights are stored quantised, and are not to be loaded.
+    """
+    if (options.get("model_init_kwargs") or {}).get("quantization_config"):
+        raise BadInput(
+            "model_init_kwargs.quantization_config is not measured.",
+            "Set load_in_4bit or load_in_8bit, which are TRL's own options for it.",
+        )
+    stored = config.to_dict().get("quantization_config")
+    if stored and job.weights == "random":
+        method = stored.get("quant_method", "quantised") if isinstance(stored, dict) else stored
+        raise NotBuiltYet(
+            f"the weights of {job.model!r} are stored quantised ({method}), and random weights "
+            "would not be.",
+            "Use --weights real with its weights at hand, or the unquantised model with "
+            "--set load_in_4bit=true.",
+        )
 
 
 def _said(error: Exception) -> str:
