@@ -103,6 +103,7 @@ class FakeMachine:
         offloading: factors of activation offloading.
         reserved_ratio: what the caching allocator reserves per allocated byte (CUDA), at least 1.
         noise_ratio: standard deviation of step times, relative.
+        instead: values in effect whatever is asked for, by the names they are read back under.
         seed: seed of the noise.
     """
 
@@ -123,6 +124,7 @@ class FakeMachine:
     offloading: Factors = Factors(0.6, 1.25)
     reserved_ratio: float = 1.05
     noise_ratio: float = 0.0
+    instead: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
 
     def factors(self, spec: ProbeSpec) -> Factors:

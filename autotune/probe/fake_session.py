@@ -263,12 +263,17 @@ class FakeSession:
 
     def _effective(self) -> dict[str, object]:
         options = self.spec.options
+        variant = checkpointing_of(options)
         return {
             "padding_free": flattens(self.spec),
             "max_length": options.get("max_length", MAX_LENGTH),
             "per_device_train_batch_size": self.batch,
-            "gradient_checkpointing": checkpointing_of(self.spec.options) != "none",
-            "attn_implementation": "sdpa",
+            "activation_offloading": bool(options.get("activation_offloading")),
+            "gradient_checkpointing": variant != "none",
+            "selective": variant == "selective",
+            "use_reentrant": variant == "reentrant",
+            "attn_implementation": options.get("attn_implementation") or "sdpa",
+            **self.machine.instead,
         }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report.anatomy import precompute_words, weights_words
+from autotune.report.in_effect import in_effect_words
 from autotune.report.side_by_side import what_dominates
 
 #: Said of every result that was not measured on the kind of device people train on.
@@ -116,7 +117,7 @@ def sentences(result: Result) -> list[str]:
             found.append(f"{shown[0].upper()}{shown[1:].rstrip('.')}.")
     best = result.best_trial
     if best is not None:
-        said = (weights_words(best), precompute_words(best))
+        said = (weights_words(best), precompute_words(best), in_effect_words(best))
         found += [f"{words}." for words in said if words]
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")
