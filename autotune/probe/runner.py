@@ -33,6 +33,7 @@ from autotune.probe.prober import Tick
 from autotune.probe.process_tree import end_tree, rss_bytes, signal_group
 from autotune.probe.progress import and_progress
 from autotune.probe.protocol import (
+    ConstructSpec,
     GuardSpec,
     InspectSpec,
     PrepareSpec,
@@ -179,6 +180,17 @@ class Runner:
         """
         done = self.run(Request(spec=spec), name="inspect", deadline_s=deadline_s)
         return self._answer(done, "looking at the machine")
+
+    def construct(self, spec: ConstructSpec, *, deadline_s: float) -> None:
+        """Build TRL's argument objects from options, as TRL's own command would.
+
+        Raises:
+            BadInput: TRL refuses them.
+            EnvironmentUnable: they need a package that is not installed.
+            ToolFailure: the process failed otherwise.
+        """
+        done = self.run(Request(spec=spec), name="construct", deadline_s=deadline_s)
+        self._answer(done, "building the config that is about to be written")
 
     def trace(
         self,
