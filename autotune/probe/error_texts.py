@@ -70,11 +70,12 @@ RECOMPUTE = re.compile(
     r"|tensors (was saved )?during (the original forward and )?recomputation"
 )
 #: Placeholders of images, sound or video in the text that its cut has taken away, while what they
-#: stand for is still there whole (transformers' models and processors).
+#: stand for is still there whole (transformers' models and processors, and TRL's trainers).
 MEDIA_CUT = re.compile(
     r"(image|video|audio|multimodal) features and .{0,30}tokens do not match"
     r"|mismatch in `\w+` token count"
-    r"|placeholder tokens \(\d+\) and features \(\d+\) do not match",
+    r"|placeholder tokens \(\d+\) and features \(\d+\) do not match"
+    r"|is too short and causes image placeholder tokens",
     re.IGNORECASE,
 )
 #: Attention code that a model does not have, or that does not work here (transformers).

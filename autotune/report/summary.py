@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from autotune.core.job import Trainer
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report.anatomy import precompute_words, weights_words
@@ -117,7 +118,12 @@ def sentences(result: Result) -> list[str]:
             found.append(f"{shown[0].upper()}{shown[1:].rstrip('.')}.")
     best = result.best_trial
     if best is not None:
-        said = (weights_words(best), precompute_words(best), in_effect_words(best))
+        said = (
+            _cut_words(best, result),
+            weights_words(best),
+            precompute_words(best),
+            in_effect_words(best),
+        )
         found += [f"{words}." for words in said if words]
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")
@@ -135,6 +141,18 @@ def sentences(result: Result) -> list[str]:
     if result.interrupted:
         found.append("The search was stopped early; more may be found with --resume.")
     return found
+
+
+def _cut_words(trial: TrialRecord, result: Result) -> str:
+    """Say what the length of a candidate costs: rows that lose tokens (of Reward, whole rows)."""
+    numbers = trial.estimate
+    if numbers is None:
+        return ""
+    lost = "left out" if result.job.trainer is Trainer.REWARD else "truncated"
+    return (
+        f"Rows {lost}: {numbers.rows_cut} of {result.profile.rows_used}, tokens dropped: "
+        f"{numbers.tokens_dropped_ratio:.1%}"
+    )
 
 
 def several_processes(result: Result) -> str:

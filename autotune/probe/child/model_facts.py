@@ -52,8 +52,8 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
         )
     source = str(local) if looks_local else job.model
     try:
-        where = {"trust_remote_code": trust, "revision": revision}
-        config, _ = read_config(source, {**(options.get("model_init_kwargs") or {}), **where})
+        place = {"trust_remote_code": trust, "revision": revision}
+        config, _ = read_config(source, {**(options.get("model_init_kwargs") or {}), **place})
         tokenizer = AutoTokenizer.from_pretrained(
             source, trust_remote_code=trust, revision=revision
         )

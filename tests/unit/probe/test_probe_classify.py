@@ -192,6 +192,12 @@ CAUSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "Mismatch in `image` token count between text and `input_ids`. Got ids=[8] and text=[9].",
         ("max_length",),
     ),
+    "images that are cut, as TRL says it (BC35)": (
+        "builtins.ValueError",
+        "The current `max_length` (36) is too short and causes image placeholder tokens in "
+        "`input_ids` to be truncated, while the corresponding image features remain intact.",
+        ("max_length",),
+    ),
     "Liger and a loss (BC39)": (
         "builtins.ValueError",
         "Unsupported loss type for LigerFusedLinearGRPOLoss: dapo",
