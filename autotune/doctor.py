@@ -104,7 +104,7 @@ def diagnose() -> Diagnosis:
     missing = [
         f"{package} is not installed: needed for {knobs} (pip install 'autotune[{package}]')"
         for package, knobs in _NEEDED_FOR.items()
-        if find_spec(PACKAGES[package]) is None
+        if find_spec(PACKAGES[package].module) is None
     ]
     if not gpus:
         missing.append("no accelerator: activation_offloading is not searched")

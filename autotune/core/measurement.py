@@ -13,6 +13,9 @@ from autotune.core.job import Frozen
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending
 
+#: What the name of an adapted module ends in, among modules that are trained.
+ADAPTER = ".lora"
+
 
 class Step(Frozen):
     """One micro-step as it really ran.
@@ -126,6 +129,15 @@ class Measurement(Frozen):
     precompute: Precompute | None = None
     trained_modules: int | None = None
     unreached_modules: tuple[str, ...] = ()
+
+    @property
+    def idle_adapters(self) -> tuple[str, ...]:
+        """Adapters no gradient reached, though whatever passes through them is trained.
+
+        Those of experts are left out: they only see the tokens that are routed to them.
+        """
+        names = [name for name in self.unreached_modules if name.endswith(ADAPTER)]
+        return tuple(name for name in names if "expert" not in name)
 
 
 class ProbeReport(Frozen):

@@ -47,9 +47,11 @@ class Ending(Frozen):
         phase: what it was doing.
         reason: one sentence for a person; empty when it fits.
         detail: the original error text or the last lines of its traceback.
+        causes: knobs whose choices, together, are known to be the cause; empty when not known.
     """
 
     outcome: Outcome
     phase: Phase
     reason: str = ""
     detail: str = ""
+    causes: tuple[str, ...] = ()

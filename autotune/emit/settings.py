@@ -122,6 +122,21 @@ def settings_of(result: Result) -> Settings:
     return Settings(classes, trial, model, location, options, own, env, changes)
 
 
+def constructed_options(result: Result) -> dict[str, Any]:
+    """Return what TRL's argument objects are made of by the emitted file, on this machine.
+
+    Keys for a launcher are none of TRL's own; a machine without a GPU trains with ``use_cpu``, as
+    the command says that a run ends with.
+
+    Raises:
+        NothingFits: the result has no best trial.
+    """
+    options = {k: v for k, v in settings_of(result).options.items() if k not in LAUNCH_FIELDS}
+    if result.device.kind != "cpu":
+        return options
+    return {k: v for k, v in options.items() if k != "tf32"} | {"use_cpu": True}
+
+
 def best_trial(result: Result) -> TrialRecord:
     """Return the trial that is emitted.
 

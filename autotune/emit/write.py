@@ -30,6 +30,12 @@ def write_emitted(result: Result, out_dir: Path, names: tuple[str, ...] = WRITTE
     return list(texts)
 
 
+def remove_emitted(out_dir: Path, names: tuple[str, ...] = WRITTEN) -> None:
+    """Remove the files to train with; arguments as for `write_emitted`."""
+    for name in names:
+        (out_dir / EMITTERS[name].file_name).unlink(missing_ok=True)
+
+
 def write_whole(file: Path, text: str) -> None:
     """Write a text file so that a reader sees the old or the new one, never a part."""
     part = file.with_name(f".{file.name}.{os.getpid()}.part")

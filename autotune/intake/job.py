@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
             f"this version cannot do this for the {trainer.value} trainer yet.",
             f"It can for {', '.join(t.value for t in known)}.",
         )
+    _check_alone(os.environ)
     _check_words(request)
     withheld = withhold(_user_config(request))
     config = withheld.config
@@ -125,6 +127,22 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
         seed=request.seed,
     )
     return job, Origin(demo_model, memory_bytes, tuple(notices), withheld.env)
+
+
+def _check_alone(environment: Mapping[str, str]) -> None:
+    """Check that this is no rank of a distributed launch: every one would search for itself.
+
+    Raises:
+        BadInput: torchrun, accelerate or DeepSpeed started several of us.
+    """
+    # LOCAL_RANK is set by launchers alone; some clusters give WORLD_SIZE to single processes too
+    count = environment.get("WORLD_SIZE", "1")
+    if "LOCAL_RANK" in environment and count not in ("", "1"):
+        raise BadInput(
+            f"autotune was started by a distributed launcher (WORLD_SIZE is {count}), and every "
+            "process would search for itself.",
+            "Start it alone, without torchrun or accelerate launch: it measures one process.",
+        )
 
 
 def _check_words(request: Request) -> None:

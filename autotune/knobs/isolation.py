@@ -74,7 +74,8 @@ OVERRIDES: tuple[Override, ...] = (
     Override("skip_memory_metrics", True, "memory is measured outside the trainer"),
 )
 
-#: Environment variables of a distributed launcher; no measuring process inherits them.
+#: Environment variables of a distributed launcher (torchrun, accelerate, DeepSpeed); no measuring
+#: process inherits them: it would wait for others, compile, or divide the model.
 LAUNCHER_ENV = (
     "RANK",
     "LOCAL_RANK",
@@ -82,6 +83,13 @@ LAUNCHER_ENV = (
     "LOCAL_WORLD_SIZE",
     "MASTER_ADDR",
     "MASTER_PORT",
+    "ACCELERATE_DYNAMO_BACKEND",
+    "ACCELERATE_MIXED_PRECISION",
+    "ACCELERATE_USE_CPU",
+    "ACCELERATE_USE_DEEPSPEED",
+    "ACCELERATE_USE_FSDP",
+    "ACCELERATE_USE_MEGATRON_LM",
+    "ACCELERATE_USE_PARALLELISM_CONFIG",
 )
 
 #: Keys of a TRL YAML that TRL's command line hands to ``accelerate launch``; no probe uses them.
@@ -102,6 +110,10 @@ LAUNCH_FIELDS = (
     "use_fsdp",
     "zero_stage",
 )
+
+#: Of them, those that ask for the model in parts: a process then needs less than is measured.
+_DIVIDING = ("use_deepspeed", "use_fsdp", "zero_stage")
+_DIVIDING_CONFIGS = ("zero1", "zero2", "zero3", "fsdp1", "fsdp2")
 
 #: Credentials and tracker addresses; preparation may need the hub's, probes are given none.
 SECRET_ENV = (
@@ -136,6 +148,33 @@ CHILD_ENV: dict[str, str] = {
     "TRANSFORMERS_VERBOSITY": "warning",
     "TQDM_DISABLE": "1",
 }
+
+
+def launch_notices(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what the launcher a config asks for means for numbers of one process on one device.
+
+    Args:
+        options: the user's options, those for ``accelerate launch`` included.
+    """
+    found = []
+    named = options.get("accelerate_config") or options.get("config_file")
+    asked = [f"{name} {options[name]}" for name in _DIVIDING if options.get(name)]
+    if named is not None:
+        asked.append(f"accelerate_config {named}")
+    count = options.get("num_processes")
+    if count not in (None, 1, "1"):
+        asked.append(f"num_processes {count}")
+    if asked:
+        found.append(
+            f"{', '.join(asked)}: numbers are those of one process on one device, and every "
+            "process sees a batch of its own."
+        )
+    if any(options.get(name) for name in _DIVIDING) or named in _DIVIDING_CONFIGS:
+        found.append(
+            "Dividing the model over processes (ZeRO, FSDP) is not measured: a process then needs "
+            "less memory than is said here, and more time."
+        )
+    return tuple(found)
 
 
 def overridden(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,17 +19,35 @@ from autotune.knobs.versions import unavailable
 
 #: How a capability begins that is a GPU's generation; NVIDIA's number follows.
 _COMPUTE = "compute capability "
-#: Capability -> the package it is, which is also the name of autotune's extra, and its module.
-PACKAGES: Mapping[str, str] = {
-    "bitsandbytes": "bitsandbytes",
-    "flash-attn": "flash_attn",
-    "kernels": "kernels",
-    "liger-kernel": "liger_kernel",
-    "deepspeed": "deepspeed",
-    "vllm": "vllm",
-}
 #: Capability of 4-bit weights to be trained through after they were evaluated.
 EVALUATED_4BIT = "training through evaluated 4bit weights"
+
+
+@dataclass(frozen=True)
+class Package:
+    """An optional package.
+
+    Args:
+        module: what it is imported as.
+        least: oldest version that is used; None where autotune has no extra of its name.
+    """
+
+    module: str
+    least: str | None = None
+
+
+#: Capability -> the package it is; one with a version is an extra of autotune's (pyproject.toml).
+PACKAGES: Mapping[str, Package] = {
+    "bitsandbytes": Package("bitsandbytes", "0.48"),
+    "flash-attn": Package("flash_attn", "2.7"),
+    # transformers tells the later ones by the name of the distribution: modules are shared
+    "flash-attn-3": Package("flash_attn_interface"),
+    "flash-attn-4": Package("flash_attn"),
+    "kernels": Package("kernels", "0.11"),
+    "liger-kernel": Package("liger_kernel", "0.6"),
+    "deepspeed": Package("deepspeed", "0.18"),
+    "vllm": Package("vllm", "0.11"),
+}
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,8 @@ NEEDS: tuple[Need, ...] = (
     # torch's own 8-bit optimizers (adamw_torch_8bit) are torchao's, which autotune does not offer
     Need("bitsandbytes", _text("optim", "w_8bit", "x_8bit", "n_8bit", "bnb", "paged")),
     Need("flash-attn", _text("attn_implementation", "flash_attention_2")),
+    Need("flash-attn-3", _text("attn_implementation", "flash_attention_3")),
+    Need("flash-attn-4", _text("attn_implementation", "flash_attention_4")),
     Need("kernels", _text("attn_implementation", "/")),
     Need("kernels", _init("use_kernels")),
     Need("liger-kernel", _flag("use_liger_kernel")),
@@ -142,4 +162,4 @@ def _too_old(least: str, facts: Facts) -> str:
     have = facts.device.capability
     if have is None or Version(have) >= Version(least):
         return ""
-    return f"it needs compute capability {least}, and {facts.device.name} has {have}"
+    return f"it needs compute capability {least} or more, and {facts.device.name} has {have}"

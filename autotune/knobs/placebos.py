@@ -1,7 +1,8 @@
 """Knobs that do nothing under the others: each is dropped, or set to the value that means the same.
 
-`autotune.knobs.translate.canonical` applies them, so that equal configurations are searched once.
-Every function changes a plain mapping of knobs; whether the result is valid is for the rules.
+`autotune.knobs.translate.canonical` applies them, so that equal configurations are searched once,
+and `autotune.knobs.no_effect` says which. Every function changes a plain mapping of knobs and notes
+why; whether the result is valid is for the rules.
 """
 
 from __future__ import annotations
@@ -16,35 +17,61 @@ from autotune.knobs.versions import canonical_choice
 
 #: Packing strategies that make the collator flatten, whatever ``padding_free`` says.
 FLATTENS = ("bfd", "bfd_split")
-_Knobs = dict[str, Value]
 
 
-def merge_rows(knobs: _Knobs, facts: Facts) -> None:
+class Knobs(dict[str, Value]):
+    """Choices by knob, and why those that were replaced did nothing.
+
+    Args:
+        choices: choice by knob name.
+    """
+
+    def __init__(self, choices: dict[str, Value]) -> None:
+        super().__init__(choices)
+        self.why: dict[str, str] = {}
+
+    def without(self, name: str, why: str, neutral: tuple[Value, ...] = (None, False)) -> None:
+        """Drop a knob; it did something before only where it is not neutral."""
+        if name in self and self.pop(name) not in neutral:
+            self.why[name] = why
+
+    def become(self, name: str, value: Value, why: str) -> None:
+        """Give a knob that is there the value that means the same."""
+        if name in self and self[name] != value:
+            self[name] = value
+            self.why[name] = why
+
+
+def merge_rows(knobs: Knobs, facts: Facts) -> None:
     """Merge ways of putting rows together that make the same batches."""
     longest = facts.lengths.longest
     length = knobs.get("max_length")
     packing = knobs.get("packing", "none")
-    if facts.job.trainer is Trainer.DPO and knobs.get("padding_free"):
-        knobs["padding_free"] = False
+    if facts.job.trainer is Trainer.DPO:
+        knobs.become("padding_free", False, "trl dpo switches it off")
     if packing != "none":
         if packing in FLATTENS:
-            knobs.pop("padding_free", None)
+            knobs.without("padding_free", f"packing {packing} flattens whatever it says")
         if packing in FLATTENS or knobs.get("padding_free"):
-            knobs.pop("pad_to_multiple_of", None)
+            knobs.without("pad_to_multiple_of", _FLAT)
         if packing == "bfd_split" and isinstance(length, int) and length >= longest:
-            knobs["packing"] = "bfd"
+            knobs.become("packing", "bfd", "every row fits, so nothing is split: it is bfd")
     else:
         if length is None or (isinstance(length, int) and length > longest):
             knobs["max_length"] = _whole_rows(facts)
-        if knobs.get("per_device_train_batch_size") == 1 and knobs.get("padding_free"):
-            knobs["padding_free"] = False
+        if knobs.get("per_device_train_batch_size") == 1:
+            knobs.become("padding_free", False, "a batch of one row has no padding")
         if knobs.get("padding_free"):
-            knobs.pop("pad_to_multiple_of", None)
-    if facts.streams and "train_sampling_strategy" in knobs:
-        knobs["train_sampling_strategy"] = _own("train_sampling_strategy", facts)
+            knobs.without("pad_to_multiple_of", _FLAT)
+    if facts.streams:
+        own = _own("train_sampling_strategy", facts)
+        knobs.become("train_sampling_strategy", own, "a stream is read in its own order")
 
 
-def merge_multiples(knobs: _Knobs, facts: Facts) -> None:
+_FLAT = "a flattened batch has no padding; the pads would be documents of one token"
+
+
+def merge_multiples(knobs: Knobs, facts: Facts) -> None:
     """Replace a pad multiple by the smallest that pads every row alike.
 
     KTO also pads completions of other rows, whose lengths are not known here.
@@ -66,19 +93,19 @@ def merge_multiples(knobs: _Knobs, facts: Facts) -> None:
     known = BY_NAME["pad_to_multiple_of"].choices or ()
     smaller = [n for n in known if isinstance(n, int) and n < multiple]
     if np.array_equal(padded, widths):
-        knobs["pad_to_multiple_of"] = None
+        knobs.become("pad_to_multiple_of", None, "every row is as wide without it")
         return
     for less in smaller:
         if np.array_equal(padded, -(-widths // less) * less):
-            knobs["pad_to_multiple_of"] = less
+            knobs.become("pad_to_multiple_of", less, f"{less} pads every row alike")
             return
 
 
-def merge_model(knobs: _Knobs, facts: Facts) -> None:
+def merge_model(knobs: Knobs, facts: Facts) -> None:
     """Merge two names of one model, and what there is nothing to apply to."""
     if knobs.get("peft", "none") == "none" and "peft" in knobs:
-        knobs.pop("lora_r", None)
-        knobs.pop("lora_target_modules", None)
+        for name in ("lora_r", "lora_target_modules"):
+            knobs.without(name, "there are no adapters")
     if "attn_implementation" in knobs:
         # null is the model's own choice; both names of it are the one the user has
         default = "eager" if "no-sdpa" in facts.traits else "sdpa"
@@ -90,21 +117,22 @@ def merge_model(knobs: _Knobs, facts: Facts) -> None:
         # everything in the others (trl/models/selective_activation_checkpointing.py).
         keeps = chosen == "sdpa" or "flash" in str(chosen)
         if knobs.get("gradient_checkpointing") == "selective" and not keeps:
-            knobs["gradient_checkpointing"] = "full"
+            why = f"{chosen} attention has no output it would keep: it is full"
+            knobs.become("gradient_checkpointing", "full", why)
     if "loss_type" in knobs:
-        knobs["loss_type"] = canonical_choice("loss_type", knobs["loss_type"], facts.versions)
+        newest = canonical_choice("loss_type", knobs["loss_type"], facts.versions)
+        knobs.become("loss_type", newest, "since TRL 1.15 nll is computed that way")
 
 
-def merge_device(knobs: _Knobs, facts: Facts) -> None:
+def merge_device(knobs: Knobs, facts: Facts) -> None:
     """On the CPU, drop what concerns a device's own memory only."""
     if facts.device.kind != "cpu":
         return
+    why = "a CPU has no memory of its own"
     if knobs.get("optim") == "paged_adamw_8bit":
-        knobs["optim"] = "adamw_8bit"  # bitsandbytes: "Falling back to non-paged"
-    if knobs.get("torch_empty_cache_steps") is not None:
-        knobs["torch_empty_cache_steps"] = None
-    if knobs.get("allocator", "default") != "default":
-        knobs["allocator"] = "default"
+        knobs.become("optim", "adamw_8bit", why)  # bitsandbytes: "Falling back to non-paged"
+    knobs.become("torch_empty_cache_steps", None, why)
+    knobs.become("allocator", "default", why)
 
 
 def _own(name: str, facts: Facts) -> Value:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from autotune.core.candidate import Value
 from autotune.core.job import Trainer
 from autotune.knobs.facts import Facts
@@ -28,13 +31,23 @@ def _write_checkpointing(choice: Value, facts: Facts) -> Options:
     return options
 
 
-def _read_checkpointing(facts: Facts) -> Value:
-    if not facts.option("gradient_checkpointing"):
+def checkpointing_of(options: Mapping[str, Any]) -> str:
+    """Return the choice of ``gradient_checkpointing`` that TRL options stand for.
+
+    Args:
+        options: TRL options; on is TRL's default.
+    """
+    if not options.get("gradient_checkpointing", True):
         return "none"
-    kwargs = facts.option("gradient_checkpointing_kwargs") or {}
+    kwargs = options.get("gradient_checkpointing_kwargs") or {}
     if kwargs.get("selective"):
         return "selective"
     return "reentrant" if kwargs.get("use_reentrant") else "full"
+
+
+def _read_checkpointing(facts: Facts) -> Value:
+    names = ("gradient_checkpointing", "gradient_checkpointing_kwargs")
+    return checkpointing_of({name: facts.option(name) for name in names})
 
 
 def _write_allocator(choice: Value, facts: Facts) -> Options:
@@ -59,6 +72,7 @@ ROWS_OF_MEMORY: tuple[Knob, ...] = (
         "(SFT only), reentrant is PyTorch's older way",
         write=_write_checkpointing,
         read=_read_checkpointing,
+        fixed_by=("gradient_checkpointing_kwargs",),
     ),
     Knob(
         name="activation_offloading",

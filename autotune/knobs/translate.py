@@ -14,6 +14,7 @@ from autotune.knobs.catalog import knobs_of
 from autotune.knobs.facts import Facts
 from autotune.knobs.placebos import (
     FLATTENS,
+    Knobs,
     merge_device,
     merge_model,
     merge_multiples,
@@ -68,10 +69,18 @@ def canonical(candidate: Candidate, facts: Facts) -> Candidate:
         candidate: any assignment of the trainer's knobs.
         facts: job, rows and machine.
     """
-    knobs = dict(candidate.knobs)
+    return simplified(candidate, facts)[0]
+
+
+def simplified(candidate: Candidate, facts: Facts) -> tuple[Candidate, dict[str, str]]:
+    """Return the canonical form, and by knob why a choice that was replaced did nothing.
+
+    Args: as for `canonical`.
+    """
+    knobs = Knobs(candidate.knobs)
     for merge in (merge_rows, merge_multiples, merge_model, merge_device):
         merge(knobs, facts)
-    return Candidate(knobs=knobs)
+    return Candidate(knobs=knobs), knobs.why
 
 
 def settings(candidate: Candidate, facts: Facts) -> Settings:

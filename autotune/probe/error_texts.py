@@ -69,6 +69,24 @@ RECOMPUTE = re.compile(
     r"Recomputed values for the following tensors|CheckpointError"
     r"|tensors (was saved )?during (the original forward and )?recomputation"
 )
+#: Placeholders of images, sound or video in the text that its cut has taken away, while what they
+#: stand for is still there whole (transformers' models and processors, and TRL's trainers).
+MEDIA_CUT = re.compile(
+    r"(image|video|audio|multimodal) features and .{0,30}tokens do not match"
+    r"|mismatch in `\w+` token count"
+    r"|placeholder tokens \(\d+\) and features \(\d+\) do not match"
+    r"|is too short and causes image placeholder tokens",
+    re.IGNORECASE,
+)
+#: Attention code that a model does not have, or that does not work here (transformers).
+ATTENTION = re.compile(
+    r"flash[ _]?attention.{0,3} has been toggled on|does not support (an )?attention"
+    r"|does not support flash|scaled_dot_product_attention.{0,40} yet"
+    r"|attn_implementation|flash_attn|flex_attention",
+    re.IGNORECASE,
+)
+#: Frames and words of Liger's kernels.
+LIGER = re.compile(r"liger", re.IGNORECASE)
 DISK_FULL = re.compile(
     r"No space left on device|Disk quota exceeded|errno (28|122)\b"
     r"|PytorchStreamWriter failed writing",  # torch.save where the disk takes no more

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.core.job import Trainer
+from autotune.knobs.table_memory import checkpointing_of
 from autotune.probe.protocol import ProbeSpec
 
 _MIB = 2**20
@@ -27,6 +28,7 @@ _CHECKPOINTING = {
     "none": Factors(),
     "selective": Factors(0.5, 1.2),
     "full": Factors(0.25, 1.33),
+    "reentrant": Factors(0.25, 1.33),
 }
 
 
@@ -101,6 +103,7 @@ class FakeMachine:
         offloading: factors of activation offloading.
         reserved_ratio: what the caching allocator reserves per allocated byte (CUDA), at least 1.
         noise_ratio: standard deviation of step times, relative.
+        instead: values in effect whatever is asked for, by the names they are read back under.
         seed: seed of the noise.
     """
 
@@ -121,11 +124,12 @@ class FakeMachine:
     offloading: Factors = Factors(0.6, 1.25)
     reserved_ratio: float = 1.05
     noise_ratio: float = 0.0
+    instead: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
 
     def factors(self, spec: ProbeSpec) -> Factors:
         """Return what the request's savers multiply."""
-        mine = self.checkpointing[checkpointing_of(spec)]
+        mine = self.checkpointing[checkpointing_of(spec.options)]
         if not spec.options.get("activation_offloading", False):
             return mine
         return Factors(mine.memory * self.offloading.memory, mine.time * self.offloading.time)
@@ -164,11 +168,3 @@ class FakeMachine:
         if device == "cpu":
             return allocated_bytes
         return int(allocated_bytes * self.reserved_ratio) + self.context_bytes
-
-
-def checkpointing_of(spec: ProbeSpec) -> str:
-    """Return ``none``, ``full`` or ``selective``, as the request's options mean it."""
-    if not spec.options.get("gradient_checkpointing", True):
-        return "none"
-    kwargs = spec.options.get("gradient_checkpointing_kwargs") or {}
-    return "selective" if kwargs.get("selective") else "full"

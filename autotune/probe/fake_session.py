@@ -13,8 +13,9 @@ from autotune.core.lengths import Lengths
 from autotune.core.measurement import Measurement, Precompute, Step
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Phase
+from autotune.knobs.table_memory import checkpointing_of
 from autotune.probe.child.batches import BatchFacts, timed_batches, warmup_batches, worst_batches
-from autotune.probe.fake_machine import FakeMachine, checkpointing_of
+from autotune.probe.fake_machine import FakeMachine
 from autotune.probe.fake_rows import MAX_LENGTH, flattens, made_rows, made_shape, refusal_of
 from autotune.probe.fake_script import (
     Dies,
@@ -78,6 +79,7 @@ class FakeSession:
             device=self.spec.device,
             device_total_bytes=self.machine.total_bytes,
             surplus_bytes=surplus,
+            checkpointing=checkpointing_of(self.spec.options),
         )
         if refused is not None:
             return self._failed(nothing, refused, None), self.machine.load_s
@@ -261,12 +263,17 @@ class FakeSession:
 
     def _effective(self) -> dict[str, object]:
         options = self.spec.options
+        variant = checkpointing_of(options)
         return {
             "padding_free": flattens(self.spec),
             "max_length": options.get("max_length", MAX_LENGTH),
             "per_device_train_batch_size": self.batch,
-            "gradient_checkpointing": checkpointing_of(self.spec) != "none",
-            "attn_implementation": "sdpa",
+            "activation_offloading": bool(options.get("activation_offloading")),
+            "gradient_checkpointing": variant != "none",
+            "selective": variant == "selective",
+            "use_reentrant": variant == "reentrant",
+            "attn_implementation": options.get("attn_implementation") or "sdpa",
+            **self.machine.instead,
         }
 
 

@@ -7,11 +7,14 @@ import signal
 from autotune.core.outcome import Ending, Outcome
 from autotune.core.units import show_bytes
 from autotune.probe.error_texts import (
+    ATTENTION,
     DEVICE_ALLOCATOR,
     DEVICE_OOM,
     DISK_FULL,
     HOST_OOM,
     INVALID_TYPES,
+    LIGER,
+    MEDIA_CUT,
     NO_GRADIENT,
     OFFLOADING,
     ON_CHIP,
@@ -26,6 +29,13 @@ from autotune.probe.observed import Observed
 from autotune.probe.protocol import Failure
 
 HOST_FULL = "host memory ran out"
+#: Variants of gradient checkpointing, in the words of those who know torch's.
+_VARIANTS = {
+    "none": "none",
+    "full": "full (use_reentrant false)",
+    "selective": "selective",
+    "reentrant": "reentrant (use_reentrant true)",
+}
 #: Lines of a traceback that show which function asked for memory.
 _LAST_FRAMES = 8
 
@@ -52,10 +62,7 @@ def judge_failure(seen: Observed, failure: Failure) -> tuple[Ending, int | None]
             reason=f"{what}{cap}{seen.when}",
             detail=failure.message or failure.type_name,
         ), needed_bytes(seen, text)
-    outcome, reason = _cause(name, failure)
-    return Ending(
-        outcome=outcome, phase=failure.phase, reason=reason, detail=failure.traceback
-    ), None
+    return _cause(name, seen, failure), None
 
 
 def memory_of(text: str, device: str, traceback: str = "") -> Outcome | None:
@@ -83,30 +90,60 @@ def _chained(traceback: str) -> list[str]:
     return [line for line in traceback.splitlines() if RAISED.match(line)]
 
 
-def _cause(name: str, failure: Failure) -> tuple[Outcome, str]:
-    """Return the outcome and the sentence for a failure that is not about memory."""
-    message = failure.message.strip().splitlines()[0] if failure.message.strip() else name
+def _cause(name: str, seen: Observed, failure: Failure) -> Ending:
+    """Return the ending of a failure that is not about memory, with the knobs it is known to be of.
+
+    The innermost frames say whose failure it is; the message, what it is.
+    """
+    said = failure.message.strip()
+    message = said.splitlines()[0] if said else name
+    where = f"{failure.message}\n{failure.traceback}"
+
+    def invalid(reason: str, *causes: str) -> Ending:
+        return Ending(
+            outcome=Outcome.INVALID,
+            phase=failure.phase,
+            reason=reason,
+            detail=failure.traceback,
+            causes=causes,
+        )
+
     if DISK_FULL.search(failure.message):
-        return Outcome.CRASHED, f"the disk is full: {message}"
-    if OFFLOADING.search(f"{failure.message}\n{failure.traceback}"):
-        return Outcome.INVALID, f"activation_offloading failed: {message}"
+        return _crashed(failure, f"the disk is full: {message}")
+    if OFFLOADING.search(where):
+        return invalid(f"activation_offloading failed: {message}", "activation_offloading")
     if UNSCALE.search(failure.message):
-        return Outcome.INVALID, (
-            "fp16 mixed precision needs trained parameters in fp32 (set dtype=float32): " + message
+        return invalid(
+            "fp16 mixed precision needs trained parameters in fp32 (set dtype=float32): " + message,
+            *("dtype", "peft", "quantization"),
         )
     if NO_GRADIENT.search(failure.message):
-        return Outcome.INVALID, (
+        return invalid(
             "no gradient reached the adapter or anything else that is trained (gradient "
-            "checkpointing with use_reentrant needs inputs that require a gradient)"
+            "checkpointing with use_reentrant needs inputs that require a gradient)",
+            *("gradient_checkpointing", "peft"),
         )
     if RECOMPUTE.search(failure.message) or name == "CheckpointError":
-        return Outcome.INVALID, (
-            "this variant of gradient checkpointing cannot be used with this model: "
-            f"recomputed tensors differ ({message})"
+        return invalid(
+            f"gradient checkpointing variant {_VARIANTS[seen.checkpointing]} cannot be used with "
+            f"this model: recomputed tensors differ ({message})",
+            "gradient_checkpointing",
         )
-    if name in INVALID_TYPES:
-        return Outcome.INVALID, message
-    return Outcome.CRASHED, f"{name}: {message}"
+    if MEDIA_CUT.search(failure.message):
+        return invalid(f"max_length too short for images: {message}", "max_length")
+    if name not in INVALID_TYPES:
+        return _crashed(failure, f"{name}: {message}")
+    if LIGER.search(where):
+        return invalid(message, "use_liger_kernel")
+    if ATTENTION.search(failure.message):
+        return invalid(message, "attn_implementation")
+    return invalid(message)
+
+
+def _crashed(failure: Failure, reason: str) -> Ending:
+    return Ending(
+        outcome=Outcome.CRASHED, phase=failure.phase, reason=reason, detail=failure.traceback
+    )
 
 
 def judge_silence(seen: Observed) -> tuple[Ending, int | None]:

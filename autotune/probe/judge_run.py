@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autotune.core.measurement import Measurement, Step
+from autotune.core.measurement import ADAPTER, Measurement, Step
 from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.time_model import FloatArray, fit
 from autotune.core.units import show_bytes
@@ -63,6 +63,15 @@ def judge_run(measurement: Measurement, seen: Observed) -> tuple[Ending, int | N
         return _nothing("the gradient norm was zero at every update: nothing is trained"), None
     if measurement.trained_modules == len(measurement.unreached_modules):
         return _nothing("no gradient reached any trained module: nothing is trained"), None
+    idle = measurement.idle_adapters
+    if idle and seen.checkpointing == "reentrant":
+        # Other variants lose no gradient: there it is the model that does not use what is adapted.
+        ending = _nothing(
+            f"no gradient reached {len(idle)} of {measurement.trained_modules} trained modules, "
+            f"such as the adapter of {idle[0].removesuffix(ADAPTER)}, which would stay as it is "
+            "(gradient checkpointing with use_reentrant needs inputs that require a gradient)"
+        )
+        return ending.model_copy(update={"causes": ("gradient_checkpointing", "peft")}), None
     growing = _growing(measurement.update_peaks_bytes)
     if growing:
         return _nothing(growing), None

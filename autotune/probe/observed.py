@@ -31,6 +31,7 @@ class Observed:
             the search, where that left too little; None where it did not, or nobody looked.
         phase: the phase it told of last; None when it told of none.
         step: micro-steps it had finished then.
+        checkpointing: the variant of gradient checkpointing it was asked for, as the knob names it.
     """
 
     failure: Failure | None
@@ -48,6 +49,7 @@ class Observed:
     surplus_bytes: int | None = None
     phase: Phase | None = None
     step: int = 0
+    checkpointing: str = "full"
 
     @property
     def signal(self) -> int | None:

@@ -23,6 +23,7 @@ class ModelFacts(Frozen):
         moe: whether it routes tokens to experts.
         has_weights: whether real weights are at hand locally.
         traits: what sets it apart for the rules (``autotune.knobs.facts.Facts``).
+        dtype: precision its weights are stored in.
     """
 
     model_dir: str

@@ -174,6 +174,19 @@ class InspectSpec(Frozen):
     rates: tuple[str, ...] = ()
 
 
+class ConstructSpec(Frozen):
+    """Build the installed TRL's own argument objects from options that are about to be written.
+
+    Args:
+        trainer: which ``trl`` command.
+        options: what the file will hold, model and rows left out.
+    """
+
+    kind: Literal["construct"] = "construct"
+    trainer: Trainer
+    options: dict[str, Any]
+
+
 class TraceSpec(Frozen):
     """Follow steps on fake tensors, without weights and without the device they are for.
 
@@ -200,7 +213,8 @@ class Trace(Frozen):
 
 
 Spec = Annotated[
-    ProbeSpec | GuardSpec | PrepareSpec | InspectSpec | TraceSpec, Field(discriminator="kind")
+    ProbeSpec | GuardSpec | PrepareSpec | InspectSpec | ConstructSpec | TraceSpec,
+    Field(discriminator="kind"),
 ]
 
 

@@ -19,6 +19,7 @@ from autotune.core.environment import Device
 from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
 from autotune.core.measurement import ProbeReport
 from autotune.core.secrets import hide_text
+from autotune.knobs.table_memory import checkpointing_of
 from autotune.probe.baseline import Baseline, Start
 from autotune.probe.classify import classify
 from autotune.probe.documents import LOG_FILE, REPLY_FILE, REQUEST_FILE, read_reply, write_document
@@ -33,6 +34,7 @@ from autotune.probe.prober import Tick
 from autotune.probe.process_tree import end_tree, rss_bytes, signal_group
 from autotune.probe.progress import and_progress
 from autotune.probe.protocol import (
+    ConstructSpec,
     GuardSpec,
     InspectSpec,
     PrepareSpec,
@@ -108,6 +110,7 @@ class Runner:
             device_total_bytes=spec.device_total_bytes,
             device_free_bytes=start.free_bytes,
             surplus_bytes=start.surplus_bytes,
+            checkpointing=checkpointing_of(spec.options),
         )
         ending, needed = classify(observed)
         return ProbeReport(
@@ -178,6 +181,17 @@ class Runner:
         """
         done = self.run(Request(spec=spec), name="inspect", deadline_s=deadline_s)
         return self._answer(done, "looking at the machine")
+
+    def construct(self, spec: ConstructSpec, *, deadline_s: float) -> None:
+        """Build TRL's argument objects from options, as TRL's own command would.
+
+        Raises:
+            BadInput: TRL refuses them.
+            EnvironmentUnable: they need a package that is not installed.
+            ToolFailure: the process failed otherwise.
+        """
+        done = self.run(Request(spec=spec), name="construct", deadline_s=deadline_s)
+        self._answer(done, "building the config that is about to be written")
 
     def trace(
         self,

@@ -12,6 +12,7 @@ from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.knobs.versions import RENAMED, canonical_options, spelled
 from autotune.report.anatomy import lost_words, precompute_words, weights_words
+from autotune.report.in_effect import in_effect_words
 from autotune.report.side_by_side import what_dominates
 
 #: Said of every result that was not measured on the kind of device people train on.
@@ -111,9 +112,12 @@ def sentences(result: Result) -> list[str]:
             found.append(f"{shown[0].upper()}{shown[1:].rstrip('.')}.")
     best = result.best_trial
     if best is not None:
-        cut = best.estimate is not None and best.estimate.rows_cut
-        lost = lost_words(result, best) if cut else ""
-        said = (lost, weights_words(best), precompute_words(best))
+        said = (
+            lost_words(result, best),
+            weights_words(best),
+            precompute_words(best),
+            in_effect_words(best),
+        )
         found += [f"{words[0].upper()}{words[1:]}." for words in said if words]
     if best is not None and best.note:
         found.append(f"Note: {best.note.rstrip('.')}.")

@@ -18,9 +18,10 @@ from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.result import Skipped
 from autotune.knobs.catalog import KNOBS, knobs_of, user_candidate
 from autotune.knobs.facts import Facts
+from autotune.knobs.no_effect import idle_words, shown
 from autotune.knobs.rules import judge
 from autotune.knobs.rules_model import machine_has_it
-from autotune.knobs.translate import canonical
+from autotune.knobs.translate import canonical, simplified
 from autotune.knobs.versions import canonical_choice
 from autotune.spaces.choices import Dropped, possible, searched_choices
 from autotune.spaces.schema import Dimension, Space
@@ -75,8 +76,12 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
     merged = 0
     tree = _Tree(dimensions, choices, fixed, own)
     assignments, left_out = tree.assignments(facts.job.seed)
+    acting: set[tuple[str, Value]] = set()
+    idle: dict[tuple[str, Value], str] = {}
     for assignment in assignments:
-        candidate = canonical(Candidate(knobs={**fixed, **assignment}), facts)
+        candidate, why = simplified(Candidate(knobs={**fixed, **assignment}), facts)
+        acting |= set(candidate.knobs.items())
+        idle |= {(name, assignment[name]): why[name] for name in why.keys() & assignment.keys()}
         if candidate.key in seen:
             merged += 1
             continue
@@ -90,6 +95,7 @@ def enumerate_space(space: Space, facts: Facts, pinned: Mapping[str, Value]) -> 
     notices = [
         *_not_had(space, known, facts),
         *dropped.notices(),
+        *_never_act(idle, acting),
         *(f"Not all is tried: {line.reason}." for line in left_out),
         *(_nothing_left(space, refused) if not seen else ()),
     ]
@@ -123,6 +129,14 @@ def _nothing_left(space: Space, refused: list[Skipped]) -> list[str]:
     """Say why nothing of a space is tried."""
     why = f", most often because {refused[0].reason}" if refused else ""
     return [f"Nothing in the space {space.name} may be tried{why}: your own config is measured."]
+
+
+def _never_act(
+    idle: Mapping[tuple[str, Value], str], acting: set[tuple[str, Value]]
+) -> tuple[str, ...]:
+    """Say which choices do nothing in any candidate, a sentence for every reason."""
+    never = {f"{n} {shown(v)}": why for (n, v), why in idle.items() if (n, v) not in acting}
+    return idle_words("any candidate, so not tried apart", never)
 
 
 def require_own(facts: Facts) -> None:

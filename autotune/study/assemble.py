@@ -97,7 +97,7 @@ def assemble(
         speedup=speedup,
         skipped=(*refused, *_not_probed(gated, run.budget), *run.skipped),
         overrides=_overrides(run.job.options),
-        notices=(*findings(trials, best, run.facts), *run.notices),
+        notices=(*findings(trials, best, run.facts), *_refused(refused), *run.notices),
         search_seconds=seconds,
         pays_back_seconds=_pays_back(seconds, speedup),
         out_dir=run.out_dir,
@@ -106,6 +106,14 @@ def assemble(
         gated=tuple(gated),
         traced=dict(traced),
     )
+
+
+def _refused(refused: Sequence[Skipped]) -> list[str]:
+    """Say what only running showed to be invalid here, a sentence for every cause."""
+    return [
+        f"{line.what[0].upper()}{line.what[1:]} ({line.count} candidates): {line.reason}."
+        for line in refused
+    ]
 
 
 def _not_probed(gated: Mapping[str, Prediction], budget: Budget) -> list[Skipped]:

@@ -14,6 +14,7 @@ import numpy as np
 from autotune.core.job import Objective
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, TrialRecord
+from autotune.study.unmoved import unmoved
 
 _AFTER_THE_SEARCH = ("confirmation", "guard", "verification")
 #: Knobs that trade time for memory, and the choice under which each does nothing.
@@ -26,11 +27,11 @@ def fitting(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Return the trials that fit and were timed, confirmations and verifications left out.
 
     A candidate that failed while it was confirmed, compared or verified is out, whatever it did
-    before.
+    before, and so is one that leaves adapters untrained which others train.
     """
     failed = {
         t.candidate.key for t in trials if t.role in _AFTER_THE_SEARCH and _disproves(t, trials)
-    }
+    } | unmoved(trials).keys()
     return [
         t
         for t in trials

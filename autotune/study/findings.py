@@ -10,6 +10,8 @@ from autotune.core.result import TrialRecord
 from autotune.core.units import show_duration
 from autotune.knobs.facts import Facts
 from autotune.study.choose import InVain, in_vain
+from autotune.study.idle import had_no_effect
+from autotune.study.unmoved import unmoved
 
 #: Values of transformers' ``device_map`` that divide a model among devices.
 _SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
@@ -38,6 +40,8 @@ def findings(trials: Sequence[TrialRecord], best: TrialRecord | None, facts: Fac
         )
     vain = {found.knob: found for found in reversed(in_vain(trials))}
     found += [_saved_nothing(one) for one in vain.values()]
+    found += unmoved(trials).values()
+    found += had_no_effect(trials)
     spread = (facts.option("model_init_kwargs") or {}).get("device_map")
     if isinstance(spread, str) and spread in _SPREADING:
         found.append(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autotune.core.candidate import Candidate, Value
 from autotune.core.outcome import Ending, Outcome, Phase
@@ -17,6 +17,8 @@ from autotune.core.result import Skipped, TrialRecord
 
 #: The choices that decide whether documents of one row see each other (DESIGN.md 5.7).
 _LEAK_KNOBS = ("packing", "padding_free", "attn_implementation")
+#: Choices by which a knob does nothing.
+_AT_REST = (None, False, "none", "default")
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Refusal:
         reason: one sentence, in the words of whoever refused them.
         common: the choices all of them have, of which some are the cause.
         keys: their keys.
+        most_tokens: the longest ``max_length`` that was too short; None where length is no cause.
         spreads: whether every candidate with these choices is taken to be invalid. It is not while
             nothing ran (the cause may lie outside the candidates), nor when something with all of
             these choices did.
@@ -35,11 +38,16 @@ class Refusal:
     reason: str
     common: Mapping[str, Value]
     keys: frozenset[str]
-    spreads: bool
+    most_tokens: int | None = None
+    spreads: bool = False
 
     def concerns(self, candidate: Candidate) -> bool:
         """Whether a candidate has every choice the refused ones have in common."""
-        return _has(candidate, self.common)
+        if not _has(candidate, self.common):
+            return False
+        length = candidate.get("max_length")
+        shorter = isinstance(length, int) and length <= (self.most_tokens or 0)
+        return self.most_tokens is None or shorter
 
 
 def is_refusal(trial: TrialRecord) -> bool:
@@ -63,7 +71,7 @@ def refusals(trials: Sequence[TrialRecord]) -> list[Refusal]:
     """Return what was found invalid by running it, one entry per cause.
 
     Two that were refused for one reason may have one cause, which is then among the choices they
-    share; of a leak it is known which choices decide.
+    share; of a leak, and of an ending that names its causes, it is known which choices decide.
 
     Args:
         trials: every record there is; the user's own config counts as evidence.
@@ -72,20 +80,21 @@ def refusals(trials: Sequence[TrialRecord]) -> list[Refusal]:
     for trial in trials:
         ending = trial.report.ending
         if trial.role in ("baseline", "search") and ending.outcome is Outcome.INVALID:
-            leak = _leak_choices(trial)
-            groups.setdefault((*signature(ending), *leak.items()), []).append(trial)
+            known = _known_cause(trial)
+            groups.setdefault((*signature(ending), *known.items()), []).append(trial)
     ran = [t.candidate for t in trials if _ran(t)]
     found = []
     for group in groups.values():
-        common = _leak_choices(group[0]) or _common([trial.candidate for trial in group])
-        found.append(
-            Refusal(
-                reason=group[0].report.ending.reason,
-                common=common,
-                keys=frozenset(t.candidate.key for t in group),
-                spreads=bool(ran) and not any(_has(c, common) for c in ran),
-            )
+        known, too_short = _known_cause(group[0]), _too_short(group)
+        named = bool(known) or too_short is not None
+        one = Refusal(
+            reason=group[0].report.ending.reason,
+            common=known if named else _common([trial.candidate for trial in group]),
+            keys=frozenset(t.candidate.key for t in group),
+            most_tokens=too_short,
         )
+        spreads = (named or bool(ran)) and not any(map(one.concerns, ran))
+        found.append(replace(one, spreads=spreads))
     return found
 
 
@@ -135,12 +144,27 @@ def skipped(candidates: Iterable[Candidate], trials: Sequence[TrialRecord]) -> l
     ]
 
 
-def _leak_choices(trial: TrialRecord) -> dict[str, Value]:
-    """Return the choices that made documents see each other; empty when none did."""
+def _known_cause(trial: TrialRecord) -> dict[str, Value]:
+    """Return the choices that are known to be the cause together; empty when none are.
+
+    A knob the candidate does not have is none of them, nor are knobs that are all at rest.
+    """
     measured = trial.report.measurement
-    if measured is None or not measured.documents_mix:
-        return {}
-    return {name: trial.candidate.get(name) for name in _LEAK_KNOBS}
+    if measured is not None and measured.documents_mix:
+        return {name: trial.candidate.get(name) for name in _LEAK_KNOBS}
+    knobs, causes = trial.candidate.knobs, trial.report.ending.causes
+    if "max_length" in causes:  # how wide a batch is for a length depends on packing
+        return {n: v for n, v in knobs.items() if n == "packing"}
+    found = {n: knobs[n] for n in causes if n in knobs}
+    return found if any(value not in _AT_REST for value in found.values()) else {}
+
+
+def _too_short(group: Sequence[TrialRecord]) -> int | None:
+    """Return the longest length of a group that was refused for being too short."""
+    lengths = [t.candidate.get("max_length") for t in group]
+    if "max_length" not in group[0].report.ending.causes:
+        return None
+    return max((n for n in lengths if isinstance(n, int)), default=None)
 
 
 def _common(group: Sequence[Candidate]) -> dict[str, Value]:
@@ -160,4 +184,5 @@ def _has(candidate: Candidate, choices: Mapping[str, Value]) -> bool:
 def _suspects(one: Refusal, ran: Sequence[Candidate]) -> set[str]:
     """Name the common choices of nothing that ran, which the cause is among."""
     found = {n: v for n, v in one.common.items() if not any(c.get(n) == v for c in ran)}
-    return {f"{n} {'null' if v is None else str(v).lower()}" for n, v in found.items()}
+    named = {f"{n} {'null' if v is None else str(v).lower()}" for n, v in found.items()}
+    return named if one.most_tokens is None else {f"max_length up to {one.most_tokens}"}

@@ -18,6 +18,7 @@ from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
 from autotune.study.choose import may_recover
 from autotune.study.foresight import Foresight
+from autotune.study.idle import same_in_effect
 from autotune.study.proof import Proving
 from autotune.study.refusals import is_refusal, set_aside, skipped
 from autotune.study.session import LEARNED_FROM
@@ -140,7 +141,8 @@ class Search(Proving):
             t.candidate.key for t in self.trials if not may_recover(t) or times[t.candidate.key] > 1
         }
         aside = set_aside(self.space.candidates, self.trials)
-        return measured | self.store.given_up | set(aside)
+        alike = same_in_effect(self.space.candidates, self.trials)
+        return measured | self.store.given_up | set(aside) | alike
 
     def _disturbed(self) -> list[Candidate]:
         """Return candidates whose probe ended for a reason outside them."""

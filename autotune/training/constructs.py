@@ -41,6 +41,8 @@ _SET_ASIDE: dict[str, Any] = {
     "bf16": False,
     "fp16": False,
     "torch_compile": False,
+    "torch_compile_backend": None,  # either switches it on
+    "torch_compile_mode": None,
     "use_liger_kernel": False,
     "activation_offloading": False,
     "load_in_4bit": False,

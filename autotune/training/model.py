@@ -6,6 +6,7 @@ memory and speed are those of the real run. Downloads nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def build_model(
         BadInput: the dtype is not one TRL accepts.
     """
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
     from trl.trainer.utils import create_model_from_path
 
     scores = trainer is Trainer.REWARD
@@ -69,12 +70,16 @@ def build_model(
             extra |= {"architecture": AutoModelForSequenceClassification, "num_labels": 1}
         whole = {**kwargs, "device_map": None if device == "cpu" else {"": device}}
         return create_model_from_path(str(model_dir), **whole, **extra)
-    config = AutoConfig.from_pretrained(
-        model_dir, trust_remote_code=kwargs.get("trust_remote_code", False)
-    )
+    config, unread = read_config(model_dir, kwargs)
+    if unread:
+        raise BadInput(
+            f"model_init_kwargs has {', '.join(unread)}, which neither the loader nor the config "
+            f"of this model ({config.model_type}) takes.",
+            "Leave it out; TRL has options of its own for 4-bit and 8-bit weights (load_in_4bit).",
+        )
     if scores:
         config.num_labels = 1
-    dtype = _dtype(kwargs.get("dtype"), config)
+    dtype = _dtype(kwargs, config)
     passed = {k: v for k, v in kwargs.items() if k in _CONFIG_KWARGS and v is not None}
     auto = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
     if quantization is not None:
@@ -87,10 +92,31 @@ def build_model(
     return model
 
 
-def _dtype(wanted: Any, config: Any) -> Any:
-    """Return the ``torch.dtype`` TRL's ``create_model_from_path`` makes of a ``dtype`` option."""
+def read_config(model_dir: Path | str, kwargs: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    """Read a model's config as ``from_pretrained`` does, which lets keywords replace its values.
+
+    Args:
+        model_dir: local directory or hub id.
+        kwargs: init keywords; ``revision`` and ``trust_remote_code`` among them count.
+
+    Returns:
+        The config, and the keywords nothing takes: the model's class would refuse them.
+    """
+    from transformers import AutoConfig
+
+    own = {k: v for k, v in kwargs.items() if k not in _OF_THE_LOADER}
+    where = {k: v for k, v in kwargs.items() if k in ("revision", "trust_remote_code")}
+    config, unread = AutoConfig.from_pretrained(
+        model_dir, return_unused_kwargs=True, **where, **own
+    )
+    return config, sorted(set(unread) & set(own))
+
+
+def _dtype(kwargs: Mapping[str, Any], config: Any) -> Any:
+    """Return the ``torch.dtype`` TRL's ``create_model_from_path`` loads weights in."""
     import torch
 
+    wanted = kwargs.get("dtype")
     if wanted in (None, "auto"):  # alike to ``from_pretrained`` (transformers 5)
         return config.dtype or torch.float32
     if isinstance(wanted, torch.dtype):
@@ -104,5 +130,21 @@ def _dtype(wanted: Any, config: Any) -> Any:
 
 
 _DTYPES = ("bfloat16", "float16", "float32")
-#: init keywords that `from_config` understands; the others only steer how weights are loaded.
+#: init keywords that `from_config` takes besides the config.
 _CONFIG_KWARGS = ("attn_implementation", "trust_remote_code")
+#: init keywords that steer how weights are found and loaded and are none of the config's
+#: (transformers 5.24, ``PreTrainedModel.from_pretrained``).
+_OF_THE_LOADER = frozenset(
+    (
+        *("attn_implementation", "experts_implementation", "trust_remote_code", "revision"),
+        *("dtype", "torch_dtype", "device_map", "max_memory", "offload_folder", "offload_buffers"),
+        *("quantization_config", "use_kernels", "kernel_config", "allow_all_kernels"),
+        *("cache_dir", "force_download", "local_files_only", "proxies", "subfolder", "token"),
+        *("code_revision", "variant", "use_safetensors", "weights_only", "key_mapping"),
+        *("ignore_mismatched_sizes", "output_loading_info", "state_dict", "generation_config"),
+        *("adapter_kwargs", "adapter_name", "gguf_file", "tqdm_class", "config"),
+        *("distributed_config", "device_mesh", "tp_plan", "tp_size"),
+        *("mirror", "_fast_init", "low_cpu_mem_usage", "from_tf", "from_flax"),
+        "offload_state_dict",
+    )
+)

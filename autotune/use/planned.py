@@ -5,6 +5,7 @@ Pure functions of a request and of what the measuring process answered; starts n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from autotune.dataset.both_splits import held_out_rows
 from autotune.intake.job import Origin
 from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
+from autotune.knobs.isolation import launch_notices
 from autotune.knobs.versions import canonical_options
 from autotune.probe.prepared import Prepared
 from autotune.spaces.enumerate import Enumerated
@@ -133,7 +135,9 @@ def headroom_of(request: Request) -> float | None:
     return ratio
 
 
-def notices_of(origin: Origin, prepared: Prepared, why_cold: str) -> tuple[str, ...]:
+def notices_of(
+    asked: Mapping[str, Any], origin: Origin, prepared: Prepared, why_cold: str
+) -> tuple[str, ...]:
     rows, test = prepared.profile, prepared.eval_profile
     converted = () if rows.conversion is None else (f"Rows: {rows.conversion}.",)
     # what TRL's own default would silently cut is the first thing to know
@@ -146,6 +150,7 @@ def notices_of(origin: Origin, prepared: Prepared, why_cold: str) -> tuple[str, 
         *first,
         *origin.notices,
         *((f"{why_cold[0].upper()}{why_cold[1:]}.",) if why_cold else ()),
+        *launch_notices(asked),
         *prepared.notices,
         *converted,
         *counted,

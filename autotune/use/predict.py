@@ -25,6 +25,7 @@ from autotune.intake.request import Request, with_absolute_paths
 from autotune.intake.stand_in import stand_in_folder
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.facts import Facts
+from autotune.knobs.no_effect import idle_options, idle_words
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
 from autotune.predict.devices.catalogue import CATALOGUE, Spec
@@ -218,6 +219,7 @@ class _Use:
                 *held_out_notice(facts.lengths),
                 *self.origin.notices,
                 *prepared.notices,
+                *idle_words("your config", idle_options(facts)),
                 *remarks,
             ),
         )

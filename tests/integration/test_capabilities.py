@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import warnings
 from importlib.metadata import version
 from pathlib import Path
@@ -53,7 +54,55 @@ def test_a_bitsandbytes_that_does_not_work_stops_a_forced_option_before_any_prob
     assert lacking["bitsandbytes"].endswith("does not work here: no kernel image is available")
     with pytest.raises(EnvironmentUnable, match="load_in_4bit=True needs the package") as caught:
         _check_packages({"load_in_4bit": True}, lacking)
-    assert "pip install 'autotune[bitsandbytes]'" in str(caught.value)
+    assert "pip install --upgrade 'autotune[bitsandbytes]'" in str(caught.value)
+
+
+#: what lies in a folder of the path: (module, distribution and version, part of the reason)
+BROKEN: dict[str, tuple[str, str, str, str]] = {
+    "a library that torch has left behind": (
+        "raise ImportError('flash_attn_2_cuda.so: undefined symbol: _ZN3c10')",
+        "flash_attn",
+        "flash_attn-2.8.3",
+        "flash-attn is installed and cannot be imported: flash_attn_2_cuda.so: undefined symbol",
+    ),
+    "a version that is too old": (
+        "",
+        "liger_kernel",
+        "liger_kernel-0.3.0",
+        "liger-kernel 0.3.0 is installed, and at least 0.6 is needed",
+    ),
+    "a library without its GPU": (
+        "raise RuntimeError('no CUDA runtime is found\\nmore')",
+        "flash_attn",
+        "flash_attn-2.8.3+cpu",
+        "flash-attn is installed and cannot be imported: no CUDA runtime is found",
+    ),
+    "another package's module": (
+        "",
+        "flash_attn",
+        "flash_attn_5-5.0",
+        "the package flash-attn-4 is not installed",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_an_installed_package_that_cannot_be_used_is_lacking_with_the_reason(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # BC38: missing, broken, without its GPU, too old: once, before any probe.
+    from autotune.probe.child.capabilities import lacking_here
+
+    code, module, distribution, reason = BROKEN[case]
+    (tmp_path / module).mkdir()
+    (tmp_path / module / "__init__.py").write_text(code, encoding="utf-8")
+    name, _, number = distribution.rpartition("-")
+    (tmp_path / f"{distribution}.dist-info").mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n"
+    (tmp_path / f"{distribution}.dist-info" / "METADATA").write_text(metadata, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert reason in " ".join(lacking_here(CPU).values())
+    sys.modules.pop(module, None)
 
 
 def test_models_are_told_apart_by_what_the_rules_ask() -> None:

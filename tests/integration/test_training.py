@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from autotune.core.job import Trainer
+from autotune.core.errors import BadInput, NotBuiltYet
+from autotune.core.job import DatasetSource, Job, Trainer
 from tests.support.models import tiny_model
 
 pytestmark = pytest.mark.integration
@@ -103,3 +104,52 @@ def test_prepared_rows_end_as_trl_would_have_made_them(trainer: Trainer, tmp_pat
     assert 0 < len(mine) < len(rows), "rows whose prompt fills max_length are left out"
     assert set(columns) <= set(mine.column_names)
     assert expected.select_columns(mine.column_names).to_dict() == mine.to_dict()
+
+
+def test_keywords_of_the_loader_replace_values_of_the_config_as_they_do_for_trl(
+    tmp_path: Path,
+) -> None:
+    from trl import ModelConfig, SFTConfig
+
+    from autotune.training.model import build_model, init_kwargs
+
+    own = {"rms_norm_eps": 0.5, "use_cache": False, "low_cpu_mem_usage": True}
+    folder = tiny_model(tmp_path / "model", dtype="float16")
+    common: dict[str, Any] = {"weights": "random", "quantization": None, "device": "cpu"}
+
+    def built(dtype: str | None, **kwargs: Any) -> Any:
+        training = SFTConfig(str(tmp_path), use_cpu=True, model_init_kwargs=kwargs)
+        keywords = init_kwargs(ModelConfig(dtype=dtype), training)
+        return build_model(Trainer.SFT, folder, kwargs=keywords, **common)
+
+    model = built("float32", **own, torch_dtype="float16")
+    assert (0.5, False) == (model.config.rms_norm_eps, model.config.use_cache)
+    assert "torch.float32" == str(model.dtype), "TRL's own dtype wins over the older keyword"
+    assert "torch.float16" == str(built("auto").dtype), "what the checkpoint is stored in"
+    assert "torch.bfloat16" == str(built(None, torch_dtype="bfloat16").dtype)
+    with pytest.raises(BadInput, match="model_init_kwargs has load_in_4bit"):
+        built("float32", load_in_4bit=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "keywords", "error", "words"),
+    [
+        ({}, {"quantization_config": {"load_in_4bit": True}}, BadInput, "Set load_in_4bit"),
+        ({"quantization_config": {"quant_method": "gptq"}}, {}, NotBuiltYet, r"\(gptq\)"),
+    ],
+)
+def test_weights_quantised_by_others_than_trls_options_are_not_measured_as_if_they_were_not(
+    config: dict[str, Any],
+    keywords: dict[str, Any],
+    error: type[Exception],
+    words: str,
+    tmp_path: Path,
+) -> None:
+    from autotune.probe.child.model_facts import model_facts
+
+    model = tiny_model(tmp_path / "model", **config)
+    job = Job(trainer=Trainer.SFT, model=str(model), dataset=DatasetSource(path="rows.jsonl"))
+    with pytest.raises(error, match=words):
+        model_facts(job, {"model_init_kwargs": keywords}, tmp_path)
+    facts, _, _ = model_facts(job.model_copy(update={"weights": "real"}), {}, tmp_path)
+    assert "float32" == facts.dtype

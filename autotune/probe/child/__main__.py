@@ -18,6 +18,7 @@ from autotune.core.outcome import Phase
 from autotune.probe.child.lifeline import adopt_orphans, watch
 from autotune.probe.documents import REPLY_FILE, read_request, write_document
 from autotune.probe.protocol import (
+    ConstructSpec,
     Failure,
     GuardSpec,
     InspectSpec,
@@ -73,10 +74,13 @@ def work(request_file: Path, tracer: Tracer) -> int:
     return 0 if reply.failure is None else 1
 
 
-def _answer(spec: PrepareSpec | InspectSpec | TraceSpec, work_dir: Path, tracer: Tracer) -> Reply:
+def _answer(
+    spec: PrepareSpec | InspectSpec | ConstructSpec | TraceSpec, work_dir: Path, tracer: Tracer
+) -> Reply:
     from autotune.probe.child.inspect import choose_device, inspect_environment
     from autotune.probe.child.prepare import run_prepare
     from autotune.probe.child.rates import measure_rates
+    from autotune.training.arguments import parse_options
 
     try:
         if isinstance(spec, TraceSpec):
@@ -86,6 +90,9 @@ def _answer(spec: PrepareSpec | InspectSpec | TraceSpec, work_dir: Path, tracer:
             devices = dict.fromkeys(choose_device(environment, name) for name in spec.rates)
             rates = tuple(measure_rates(device) for device in devices)
             return Reply(environment=environment, rates=rates)
+        if isinstance(spec, ConstructSpec):
+            parse_options(spec.trainer, spec.options)
+            return Reply()
         return Reply(prepared=run_prepare(spec))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
         return Reply(failure=_failure(disk_full(error) or error, Phase.LOAD, 0))

@@ -14,6 +14,7 @@ from typing import Any
 
 from autotune.core.environment import Device
 from autotune.knobs.needs import EVALUATED_4BIT, PACKAGES
+from autotune.probe.child.packages import first_line, unusable
 
 
 def lacking_here(device: Device) -> dict[str, str]:
@@ -22,11 +23,8 @@ def lacking_here(device: Device) -> dict[str, str]:
     Args:
         device: the device probes will use.
     """
-    found = {
-        package: f"the package {package} is not installed"
-        for package, module in PACKAGES.items()
-        if find_spec(module) is None
-    }
+    reasons = {name: unusable(name, package) for name, package in PACKAGES.items()}
+    found = {name: reason for name, reason in reasons.items() if reason}
     found |= {} if "bitsandbytes" in found else _bitsandbytes_lacks(device)
     found |= {} if "kernels" in found else _unfit_kernels()
     if not _compiles(device):
@@ -82,8 +80,8 @@ def _bitsandbytes_lacks(device: Device) -> dict[str, str]:
         with warnings.catch_warnings(action="ignore"):
             layer.train()(through).sum().backward()
     except (ImportError, OSError, RuntimeError, AttributeError, NotImplementedError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        return {"bitsandbytes": f"bitsandbytes is installed and does not work here: {first}"}
+        words = f"bitsandbytes is installed and does not work here: {first_line(error)}"
+        return {"bitsandbytes": words}
     if through.grad is None or not through.grad.any():
         return {EVALUATED_4BIT: "bitsandbytes passes no gradient through evaluated 4bit weights"}
     return {}

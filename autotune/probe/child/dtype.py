@@ -17,7 +17,8 @@ def settle_dtype(options: dict[str, Any], config: Any, notices: list[str]) -> No
         config: transformers' config of the model.
         notices: gets a sentence where there was something to settle.
 
-    Source: ``PreTrainedModel.from_pretrained`` (transformers 5.24), for which null is auto.
+    Source: ``PreTrainedModel.from_pretrained`` (transformers 5.24), for which null is auto, unless
+    the keyword's older name says more.
     """
     kwargs = dict(options.get("model_init_kwargs") or {})
     by_keyword = "dtype" in kwargs
@@ -25,14 +26,16 @@ def settle_dtype(options: dict[str, Any], config: Any, notices: list[str]) -> No
     if holder.get("dtype", "") not in (None, "auto"):
         return
     said = "null" if holder["dtype"] is None else "auto"
-    if config.dtype is None:
+    older = kwargs.get("torch_dtype") if holder["dtype"] is None else None
+    dtype = config.dtype if older in (None, "auto") else older
+    if dtype is None:
         holder["dtype"] = "float32"
         notices.append(
             f"dtype {said} takes the dtype of the weights, and the model's config names none: "
             "float32 is measured and written into the config."
         )
     else:
-        holder["dtype"] = str(config.dtype).removeprefix("torch.")
+        holder["dtype"] = str(dtype).removeprefix("torch.")
         notices.append(
             f"dtype {said} is {holder['dtype']} for this model, and is written so into the config."
         )

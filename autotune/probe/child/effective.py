@@ -40,17 +40,22 @@ def effective_values(trainer: Trainer, built: Any, parameters: dict[str, Any]) -
     args = built.args
     found = {
         "padding_free": flattens(trainer, built),
+        "pad_to_multiple_of": built.data_collator.pad_to_multiple_of,
         "max_length": args.max_length,
         "per_device_train_batch_size": args.per_device_train_batch_size,
         "activation_offloading": bool(args.activation_offloading),
         "bf16": bool(args.bf16),
         "fp16": bool(args.fp16),
         "optim": OptimizerNames(args.optim).value,
+        "use_liger_kernel": bool(args.use_liger_kernel),
+        "dataloader_num_workers": args.dataloader_num_workers,
         "attn_implementation": built.model.config._attn_implementation,
         "dtype": parameters["dtype"],
         "trainable_dtype": parameters["trainable_dtype"],
         **_checkpointing(built.model),
     }
+    if trainer is Trainer.SFT:
+        found |= {"packing": bool(args.packing), "packing_strategy": str(args.packing_strategy)}
     if trainer in REFERENCED:
         found["reference_model"] = reference_of(trainer, built) is not None
         found["precompute_ref_log_probs"] = bool(args.precompute_ref_log_probs)

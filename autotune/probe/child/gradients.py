@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from autotune.core.measurement import ADAPTER
+
 
 class GradientReach:
     """Follow the modules that have trained parameters until a gradient has reached each."""
@@ -18,8 +20,9 @@ class GradientReach:
         self._waiting: dict[str, list[Any]] = {}
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                owner = name.rpartition(".")[0].partition(".lora_")[0]
-                self._waiting.setdefault(owner, []).append(parameter)
+                owner, adapter, _ = name.rpartition(".")[0].partition(".lora_")
+                named = f"{owner}{ADAPTER}" if adapter else owner
+                self._waiting.setdefault(named, []).append(parameter)
         self.modules = len(self._waiting)
 
     def look(self) -> None:

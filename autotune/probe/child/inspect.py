@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.units import show_bytes
 from autotune.knobs.isolation import RECORDED_ENV
 from autotune.probe.cgroup import cgroup_limit
-from autotune.probe.meters.driver import Driver
+from autotune.probe.meters.driver import Driver, DriverRefused
 from autotune.probe.meters.limit import limit_of
 from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.meters.runtime import CudaRuntime, TorchRuntime
@@ -88,6 +89,8 @@ def _cuda_devices(notices: list[str]) -> list[Device]:
     import torch
 
     if not torch.cuda.is_available():
+        unseen = gpus_unseen(NvmlDriver(), os.environ, torch.version.cuda)
+        notices.extend([unseen] if unseen else [])
         return []
     memory = psutil.virtual_memory()
     system = (int(memory.total), int(memory.available))
@@ -103,6 +106,31 @@ def _cuda_devices(notices: list[str]) -> list[Device]:
     if is_wsl(platform.release()):
         notices.append(WSL_NOTICE)
     return devices
+
+
+def gpus_unseen(driver: Driver, environment: Mapping[str, str], built_for: str | None) -> str:
+    """Say why torch sees no GPU where the driver has one; empty where there is none.
+
+    Args:
+        driver: the driver library.
+        environment: of this process.
+        built_for: CUDA version torch was built for; None for a build without.
+    """
+    try:
+        count = driver.count()
+    except DriverRefused:
+        return ""
+    if not count:
+        return ""
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if built_for is None:
+        why = "this build of torch is without CUDA"
+    elif visible is not None:
+        why = f"CUDA_VISIBLE_DEVICES is {visible!r}"
+    else:
+        why = f"the driver may be too old for the CUDA {built_for} torch was built for"
+    gpus = "1 GPU" if count == 1 else f"{count} GPUs"
+    return f"The driver has {gpus} and torch sees none: {why}. Measured is the CPU."
 
 
 def cuda_device(

@@ -15,8 +15,6 @@ from autotune.probe.child.capabilities import traits_of
 from autotune.probe.prepared import ModelFacts
 
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin*")
-#: Keywords of ``from_pretrained`` that configs have attributes of too, and that say how to load.
-_OF_LOADING = ("dtype", "torch_dtype", "attn_implementation", "quantization_config", "use_cache")
 
 
 def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[ModelFacts, Any, Any]:
@@ -30,7 +28,9 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
         NotBuiltYet: it reads more than text.
         EnvironmentUnable: its code needs a package that is not installed.
     """
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoTokenizer
+
+    from autotune.training.model import read_config
 
     trust = bool(options.get("trust_remote_code", False))
     revision = options.get("model_revision", "main")
@@ -55,7 +55,8 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
         )
     source = str(local) if looks_local else job.model
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=trust, revision=revision)
+        place = {"trust_remote_code": trust, "revision": revision}
+        config, _ = read_config(source, place)
         tokenizer = AutoTokenizer.from_pretrained(
             source, trust_remote_code=trust, revision=revision
         )
@@ -70,6 +71,8 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
             f"the model {job.model!r} cannot be read: {_said(error)}{where}",
             "Give a folder with config.json and a tokenizer, or a hub id that can be reached.",
         ) from error
+    if keywords := options.get("model_init_kwargs"):
+        config = _with_keywords(source, place, keywords)
     text = config.get_text_config()
     if text is not config:
         raise NotBuiltYet(
@@ -77,16 +80,12 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
             "or sound are not measured by this version.",
             "Its language model alone can be tuned, from a folder of its own.",
         )
-    _check_stored_plain(job.model, config)
+    _check_unquantized(job, config)
     weights = [p for pattern in _WEIGHTS for p in local.glob(pattern)] if looks_local else []
-    changed = _apply_keywords(config, options.get("model_init_kwargs") or {})
-    model_dir = local.resolve() if looks_local and not changed else out_dir / "model"
-    if not looks_local or changed:
-        _save(config, model_dir, options)
+    model_dir = local.resolve() if looks_local else out_dir / "model"
+    if not looks_local:
+        config.save_pretrained(model_dir)
         tokenizer.save_pretrained(model_dir)
-        for path in weights:
-            (model_dir / path.name).unlink(missing_ok=True)
-            (model_dir / path.name).symlink_to(path.resolve())
     facts = text.to_dict()
     return (
         ModelFacts(
@@ -104,48 +103,37 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
     )
 
 
-def _check_stored_plain(name: str, config: Any) -> None:
+def _with_keywords(source: str, place: dict[str, Any], keywords: dict[str, Any]) -> Any:
+    """Return the config as the loader's keywords make it.
+
+    Raises:
+        BadInput: they make it one that contradicts itself.
+    """
+    from autotune.training.model import read_config
+
+    try:
+        return read_config(source, {**keywords, **place})[0]
+    except Exception as error:  # config classes may raise anything
+        raise BadInput(
+            f"model_init_kwargs {keywords} do not fit the model's config: {_said(error)}"
+        ) from error
+
+
+def _check_unquantized(job: Job, config: Any) -> None:
     """Stop at weights that are stored quantized: random ones would be made in full precision.
 
     Raises:
-        NotBuiltYet: names the method.
+        NotBuiltYet: they are not to be loaded; names the method.
     """
-    stored = getattr(config, "quantization_config", None)
-    if stored is not None:
-        method = stored.get("quant_method") if isinstance(stored, dict) else stored.quant_method
+    stored = config.to_dict().get("quantization_config")
+    if stored and job.weights == "random":
+        method = stored.get("quant_method", "quantised") if isinstance(stored, dict) else stored
         raise NotBuiltYet(
-            f"the weights of the model {name!r} are stored quantized "
-            f"({getattr(method, 'value', method)}), which is not measured by this version.",
-            "Name the model they were made from, with load_in_4bit or load_in_8bit.",
+            f"the weights of {job.model!r} are stored quantised ({method}), and random weights "
+            "would not be.",
+            "Use --weights real with its weights at hand, or the unquantised model with "
+            "--set load_in_4bit=true.",
         )
-
-
-def _apply_keywords(config: Any, kwargs: dict[str, Any]) -> bool:
-    """Set what ``model_init_kwargs`` changes in the config, as ``from_pretrained`` does.
-
-    Returns:
-        Whether that changes the model.
-    """
-    known = {k: v for k, v in kwargs.items() if k not in _OF_LOADING and hasattr(config, k)}
-    changed = {k: v for k, v in known.items() if getattr(config, k) != v}
-    for name, value in changed.items():
-        setattr(config, name, value)
-    return bool(changed)
-
-
-def _save(config: Any, folder: Path, options: dict[str, Any]) -> None:
-    """Write the config probes build the model from.
-
-    Raises:
-        BadInput: keywords make it one that contradicts itself.
-    """
-    try:
-        config.save_pretrained(folder)
-    except Exception as error:  # config classes may raise anything
-        raise BadInput(
-            f"model_init_kwargs {options.get('model_init_kwargs')} do not fit the model's config: "
-            f"{_said(error)}"
-        ) from error
 
 
 def _said(error: Exception) -> str:

@@ -13,7 +13,7 @@ from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
 from autotune.core.job import Job, Trainer
 from autotune.knobs.adapters import REWARD_TASK
 from autotune.knobs.isolation import LAUNCH_FIELDS
-from autotune.knobs.needs import missing_package
+from autotune.knobs.needs import PACKAGES, missing_package
 from autotune.knobs.unmeasured import unmeasured
 from autotune.knobs.versions import canonical_options, deprecated, untrainable
 
@@ -225,7 +225,9 @@ def _check_packages(options: dict[str, Any], lacking: dict[str, str]) -> None:
     missing = missing_package(options, lacking)
     if missing is not None:
         need, option = missing
+        ours = PACKAGES[need.package].least is not None
+        wanted = f"'autotune[{need.package}]'" if ours else need.package
         raise EnvironmentUnable(
             f"{option} needs the package {need.package}: {lacking[need.package]}.",
-            f"Install it with: pip install 'autotune[{need.package}]'",
+            f"Install it with: pip install --upgrade {wanted}",
         )

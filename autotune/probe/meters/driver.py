@@ -87,6 +87,13 @@ class Reading:
 class Driver(Protocol):
     """Answer questions about devices; handles are the driver's own and opaque."""
 
+    def count(self) -> int:
+        """Return how many devices there are, whatever a process may see.
+
+        Raises:
+            DriverRefused: there is no library.
+        """
+
     def open(self, identity: Identity) -> object:
         """Return a handle of the device (of the MIG slice, where it is one).
 

@@ -55,6 +55,12 @@ class FakeNvml:
         self.looks = 0
         self._refusal = refusal
 
+    def count(self) -> int:
+        """Return how many devices there are."""
+        if self._refusal:
+            raise DriverRefused(self._refusal)
+        return len(self.devices)
+
     def open(self, identity: Identity) -> object:
         """Return the first of the identity's names that is a device."""
         if self._refusal:

@@ -31,6 +31,10 @@ class NvmlDriver:
         """Import nothing yet."""
         self._library: Any = None
 
+    def count(self) -> int:
+        """Return how many devices there are."""
+        return int(self._call("nvmlDeviceGetCount"))
+
     def open(self, identity: Identity) -> object:
         """Return the handle of a device, found by UUID or bus id."""
         refusals = []

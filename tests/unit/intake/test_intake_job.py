@@ -128,3 +128,24 @@ def test_a_trainer_that_cannot_be_probed_yet_is_said_by_name(trainer: Trainer) -
     with pytest.raises(NotBuiltYet, match=trainer.value) as caught:
         job_of(trainer=trainer.value)
     assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize("count", ["2", "16"])
+def test_a_rank_of_a_distributed_launch_is_refused(
+    count: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # BC11: every process would search for itself.
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", count)
+    with pytest.raises(BadInput, match=f"distributed launcher .WORLD_SIZE is {count}"):
+        build_job(Request())
+
+
+@pytest.mark.parametrize("names", [{"WORLD_SIZE": "4"}, {"WORLD_SIZE": "1", "LOCAL_RANK": "0"}])
+def test_a_process_alone_is_no_rank_whatever_a_cluster_sets(
+    names: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    assert build_job(Request())[1].demo_model

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from autotune.knobs.catalog import BY_NAME, KNOBS, knobs_of
 from autotune.knobs.needs import PACKAGES, missing_package, why_not
 from tests.support.facts import CPU, GPU, facts_of
 
+ROOT = Path(__file__).parents[3]
 ABSENT = {name: f"the package {name} is not installed" for name in PACKAGES}
 OLD_GPU = GPU.model_copy(update={"name": "Tesla T4", "capability": "7.5", "bf16": False})
 
@@ -20,6 +23,7 @@ ASKS: dict[str, tuple[dict[str, Any], str]] = {
     "an 8-bit optimizer": ({"optim": "adamw_8bit"}, "bitsandbytes"),
     "a paged optimizer": ({"optim": "paged_adamw_32bit"}, "bitsandbytes"),
     "flash attention": ({"attn_implementation": "flash_attention_2"}, "flash-attn"),
+    "a later flash attention": ({"attn_implementation": "flash_attention_3"}, "flash-attn-3"),
     "flash attention by keyword": (
         {"model_init_kwargs": {"attn_implementation": "flash_attention_2"}},
         "flash-attn",
@@ -44,8 +48,6 @@ def test_options_that_need_nothing_miss_nothing() -> None:
     plain = {"optim": "adamw_torch_fused", "attn_implementation": "sdpa", "load_in_4bit": False}
     assert missing_package(plain, ABSENT) is None
     assert missing_package({"optim": "adamw_torch_8bit"}, ABSENT) is None
-    # other packages than flash-attn, which cannot help there
-    assert missing_package({"attn_implementation": "flash_attention_3"}, ABSENT) is None
 
 
 def test_a_package_that_is_there_and_does_not_work_is_the_reason() -> None:
@@ -84,7 +86,7 @@ def test_a_gpu_without_bf16_is_named_with_its_capability() -> None:
 @pytest.mark.parametrize("flash", ["flash_attention_2", "kernels-community/flash-attn2"])
 def test_flash_attention_is_not_for_a_gpu_older_than_it(flash: str) -> None:
     row = BY_NAME["attn_implementation"]
-    assert "it needs compute capability 8.0, and Tesla T4 has 7.5" == why_not(
+    assert "it needs compute capability 8.0 or more, and Tesla T4 has 7.5" == why_not(
         row, flash, facts_of(device=OLD_GPU)
     )
     newer = GPU.model_copy(update={"capability": "10.0"})
@@ -95,6 +97,15 @@ def test_attention_that_is_compiled_needs_a_compiler() -> None:
     facts = facts_of(device=GPU, lacking={"compiler": "there is no compiler"})
     reason = why_not(BY_NAME["attn_implementation"], "flex_attention", facts)
     assert "there is no compiler" == reason
+
+
+def test_the_oldest_versions_are_those_of_the_extras() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    ours = {name: package.least for name, package in PACKAGES.items() if package.least}
+    assert {name: f"{name}>={least}" for name, least in ours.items()} == {
+        name: extras[name][0] for name in ours
+    }
 
 
 def test_every_need_is_of_a_choice_the_knob_has() -> None:

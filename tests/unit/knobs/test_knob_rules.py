@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from autotune.knobs.facts import Facts
 from autotune.knobs.needs import EVALUATED_4BIT, why_not
 from autotune.knobs.rules import RULES, judge, retention
 from autotune.knobs.translate import canonical
+from autotune.probe.child.dtype import settle_dtype
 from tests.support.facts import GPU, candidate_of, facts_of
 
 OFFLOAD = {"activation_offloading": True}
@@ -315,3 +317,46 @@ def test_retention_counts_trained_tokens_not_prompts() -> None:
     # The prompt of 200 tokens is not trained: a cut at 200 keeps nothing of that row.
     facts = facts_of([100, 300], labels=[100, 100])
     assert retention(candidate_of(max_length=200), facts) == 0.5
+
+
+#: every spelling of half-precision weights a user can choose (BC19)
+HALF: dict[str, dict[str, Any]] = {
+    "an option": {"dtype": "float16"},
+    "a keyword of the loader": {"model_init_kwargs": {"dtype": "float16"}},
+    "the checkpoint's own, by option": {"dtype": "auto"},
+    "the checkpoint's own, by keyword": {"model_init_kwargs": {"dtype": "auto"}},
+    "the loader's older keyword alone": {
+        "dtype": None,
+        "model_init_kwargs": {"torch_dtype": "float16"},
+    },
+    "extra modules beside adapters": {
+        "use_peft": True,
+        "lora_modules_to_save": ["lm_head"],
+        "dtype": "auto",
+    },
+}
+
+
+def settled(options: dict[str, Any], stored: str) -> Facts:
+    """Return facts of a job whose checkpoint is stored so, its options as probes get them."""
+    settle_dtype(options, SimpleNamespace(dtype=stored), [])
+    return facts_of(options=options)
+
+
+@pytest.mark.parametrize("case", HALF)
+def test_fp16_over_half_weights_is_refused_however_they_are_chosen(case: str) -> None:
+    facts = settled({"fp16": True, **HALF[case]}, "float16")
+    verdict = judge(canonical(user_candidate(facts), facts), facts, own=True)
+    assert "fp16_trains_float32" == verdict.rule
+    assert "needs trained parameters in float32" in verdict.reason
+
+
+def test_what_is_stored_in_half_and_loaded_in_full_may_train_with_fp16() -> None:
+    facts = settled({"fp16": True}, "float16")
+    assert judge(canonical(user_candidate(facts), facts), facts, own=True).valid
+
+
+def test_auto_is_the_stored_precision_and_no_third_candidate() -> None:
+    # BC41
+    facts = settled({"dtype": "auto"}, "bfloat16")
+    assert "bfloat16" == user_candidate(facts).get("dtype")

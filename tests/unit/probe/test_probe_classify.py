@@ -168,6 +168,94 @@ def test_no_gradient_names_use_reentrant() -> None:
     assert "use_reentrant" in reason
 
 
+MISMATCH = (
+    "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata"
+)
+#: What a failure of each kind is known to be of.
+CAUSES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "no gradient (BC09)": (
+        "builtins.RuntimeError",
+        "element 0 of tensors does not require grad and does not have a grad_fn",
+        ("gradient_checkpointing", "peft"),
+    ),
+    "fp16 (BC19)": (
+        "builtins.ValueError",
+        "Attempting to unscale FP16 gradients.",
+        ("dtype", "peft", "quantization"),
+    ),
+    "images that are cut (BC35)": (
+        "builtins.ValueError",
+        "Image features and image tokens do not match, tokens: 28, features: 256",
+        ("max_length",),
+    ),
+    "images that are cut, as a processor says it (BC35)": (
+        "builtins.ValueError",
+        "Mismatch in `image` token count between text and `input_ids`. Got ids=[8] and text=[9].",
+        ("max_length",),
+    ),
+    "images that are cut, as TRL says it (BC35)": (
+        "builtins.ValueError",
+        "The current `max_length` (36) is too short and causes image placeholder tokens in "
+        "`input_ids` to be truncated, while the corresponding image features remain intact.",
+        ("max_length",),
+    ),
+    "Liger and a loss (BC39)": (
+        "builtins.ValueError",
+        "Unsupported loss type for LigerFusedLinearGRPOLoss: dapo",
+        ("use_liger_kernel",),
+    ),
+    "attention that is not installed": (
+        "builtins.ImportError",
+        "FlashAttention3 has been toggled on, but it cannot be used due to the following error",
+        ("attn_implementation",),
+    ),
+    "attention the model has not": (
+        "builtins.ValueError",
+        "Own does not support an attention implementation through sdpa yet.",
+        ("attn_implementation",),
+    ),
+    "recomputation (BC44)": ("builtins.RuntimeError", MISMATCH, ("gradient_checkpointing",)),
+    "anything else": ("builtins.ValueError", "no such thing", ()),
+}
+
+
+@pytest.mark.parametrize("case", CAUSES)
+def test_a_failure_names_the_knobs_it_is_known_to_be_of(case: str) -> None:
+    type_name, message, causes = CAUSES[case]
+    ending = ended(raised(type_name, message))
+    assert (Outcome.INVALID, causes) == (ending.outcome, ending.causes)
+
+
+def test_cut_images_are_said_to_be_a_length_that_is_too_short() -> None:
+    # BC35
+    words = "Image features and image tokens do not match, tokens: 28, features: 256"
+    assert "max_length too short for images" in ended(raised("builtins.ValueError", words)).reason
+
+
+@pytest.mark.parametrize(
+    ("variant", "words"),
+    [("full", "full (use_reentrant false)"), ("selective", "selective")],
+)
+def test_recomputation_that_differs_names_the_variant(variant: str, words: str) -> None:
+    # BC44
+    failure = raised("torch.utils.checkpoint.CheckpointError", MISMATCH)
+    reason = ended(failure, checkpointing=variant).reason
+    assert f"gradient checkpointing variant {words} cannot be used with this model" in reason
+
+
+def test_adapters_a_reentrant_checkpoint_leaves_without_gradient_are_no_success() -> None:
+    # BC09, the quiet variant: the loss falls, and some layers stay exactly zero.
+    quiet = measurement_of(trained_modules=4, unreached_modules=("layers.0.q_proj.lora",))
+    ending = ended(measurement=quiet, checkpointing="reentrant")
+    assert Outcome.INVALID is ending.outcome
+    assert "1 of 4 trained modules, such as the adapter of layers.0.q_proj" in ending.reason
+    assert "use_reentrant" in ending.reason
+    # Layers the model does not use are no fault of a variant that loses no gradient.
+    assert Outcome.FITS is ended(measurement=quiet, checkpointing="full").outcome
+    routed = measurement_of(trained_modules=4, unreached_modules=("layers.0.experts.3.up.lora",))
+    assert Outcome.FITS is ended(measurement=routed, checkpointing="reentrant").outcome
+
+
 def test_fp16_unscaling_says_what_fp16_needs() -> None:
     words = "Attempting to unscale FP16 gradients."
     assert "fp32" in ended(raised("builtins.ValueError", words)).reason

@@ -9,7 +9,7 @@ import pytest
 
 from autotune.core.environment import Device
 from autotune.doctor import gpu_checks
-from autotune.probe.child.inspect import cuda_device, is_wsl
+from autotune.probe.child.inspect import cuda_device, gpus_unseen, is_wsl
 from autotune.probe.child.isolate import see_one_device
 from autotune.probe.meters.cuda import CONTEXT_BYTES, CudaCap, CudaMeter
 from autotune.probe.meters.driver import DriverRefused, Identity, Reading
@@ -276,3 +276,25 @@ def test_a_probe_on_the_cpu_leaves_the_variable_alone(monkeypatch: Any) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert see_one_device("cpu") == "cpu"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+@pytest.mark.parametrize(
+    ("visible", "built_for", "why"),
+    [
+        (None, None, "this build of torch is without CUDA"),
+        ("", "13.0", "CUDA_VISIBLE_DEVICES is ''"),
+        ("-1", "13.0", "CUDA_VISIBLE_DEVICES is '-1'"),
+        (None, "13.0", "driver may be too old for the CUDA 13.0"),
+    ],
+)
+def test_a_gpu_torch_does_not_see_is_said_with_the_likely_reason(
+    visible: str | None, built_for: str | None, why: str
+) -> None:
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    said = gpus_unseen(normal(), environment, built_for)
+    assert said.startswith("The driver has 2 GPUs and torch sees none:")
+    assert why in said
+
+
+def test_a_machine_without_a_driver_has_no_gpu_to_miss() -> None:
+    assert "" == gpus_unseen(FakeNvml({}, refusal="NVML Shared Library Not Found"), {}, None)

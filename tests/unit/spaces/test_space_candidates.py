@@ -113,6 +113,16 @@ def test_padding_free_at_batch_1_is_never_a_candidate() -> None:
     )
 
 
+def test_choices_that_do_nothing_in_any_candidate_are_said_once() -> None:
+    # BC41
+    space = space_of(padding_free=[False, True], per_device_train_batch_size=[1, 4])
+    found = enumerate_space(space, facts_of(trainer=Trainer.DPO), {})
+    (line,) = [n for n in found.notices if n.startswith("Without effect in any candidate")]
+    assert "padding_free true: trl dpo switches it off" in line
+    sft = enumerate_space(space, facts_of(), {})
+    assert not any("padding_free" in n for n in sft.notices), "at batch 4 it does something"
+
+
 def test_short_rows_on_a_model_of_few_positions_leave_candidates() -> None:
     facts = facts_of([20, 40, 60] * 20, positions=64)
     assert len(enumerate_space(SFT, facts, {}).candidates) > 5

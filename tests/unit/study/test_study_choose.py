@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from autotune.core.outcome import Outcome
+from autotune.core.result import TrialRecord
 from autotune.study.choose import fitting, in_vain, paired_ratio, ranking, reference
-from tests.support.facts import MIB, candidate_of, trial_of
+from autotune.study.unmoved import unmoved
+from tests.support.facts import MIB, candidate_of, estimate_of, measurement_of, trial_of
 
 OWN = candidate_of()
 FASTER = candidate_of(gradient_checkpointing="none")
@@ -39,6 +41,24 @@ def test_a_baseline_that_crashed_is_no_reference() -> None:
     crashed = trial_of(0, OWN, role="baseline", seconds=None, outcome=Outcome.CRASHED)
     fits = trial_of(1, SMALLER)
     assert fits == reference([crashed, fits])
+
+
+def test_a_candidate_that_leaves_adapters_untrained_which_others_train_is_never_chosen() -> None:
+    # BC09: the run works, and some adapter layers stay exactly zero.
+    def adapted(number: int, batch: int, seconds: float, *idle: str) -> TrialRecord:
+        trial = trial_of(number, candidate_of(peft="lora", per_device_train_batch_size=batch))
+        measured = measurement_of(trained_modules=8, unreached_modules=idle)
+        report = trial.report.model_copy(update={"measurement": measured})
+        update = {"report": report, "estimate": estimate_of(seconds)}
+        return trial.model_copy(update=update)
+
+    shared = "layers.7.k_proj.lora"  # of no use to the model
+    quiet = adapted(1, 8, 5.0, shared, "layers.0.q_proj.lora")
+    whole = adapted(2, 4, 9.0, shared)
+    assert [whole] == fitting([quiet, whole])
+    (sentence,) = unmoved([quiet, whole]).values()
+    assert "Probe 1 trains no adapter of 1 layers, such as layers.0.q_proj" in sentence
+    assert [quiet] == fitting([quiet]), "nothing shows that it could be trained"
 
 
 def test_a_baseline_that_was_disturbed_counts_by_its_second_probe() -> None:

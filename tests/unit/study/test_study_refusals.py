@@ -58,6 +58,92 @@ def test_what_shares_all_that_two_refused_ones_share_is_set_aside() -> None:
     assert wanted - {ONE.candidate.key, TWO.candidate.key} == set(aside)
 
 
+def known(number: int, *causes: str, **knobs: Any) -> TrialRecord:
+    trial = refused(number, f"refused for {causes}", **knobs)
+    ending = trial.report.ending.model_copy(update={"causes": causes})
+    return trial.model_copy(update={"report": trial.report.model_copy(update={"ending": ending})})
+
+
+#: knobs that are known to be the cause: (choices of the one refused, choices that are set aside)
+SET_ASIDE: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]] = {
+    "a variant of checkpointing (BC44)": (
+        ("gradient_checkpointing",),
+        {"gradient_checkpointing": "full"},
+        {"gradient_checkpointing": "full"},
+    ),
+    "offloading (BC42)": (
+        ("activation_offloading",),
+        {"activation_offloading": True, "gradient_checkpointing": "none"},
+        {"activation_offloading": True},
+    ),
+    "fp16 over half weights (BC19)": (
+        ("dtype", "peft", "quantization"),
+        {"dtype": "float16", "peft": "none"},
+        {"dtype": "float16", "peft": "none"},
+    ),
+    "reentrant checkpointing of adapters (BC09)": (
+        ("gradient_checkpointing", "peft"),
+        {"gradient_checkpointing": "reentrant", "peft": "lora"},
+        {"gradient_checkpointing": "reentrant", "peft": "lora"},
+    ),
+}
+EVERY = space(
+    gradient_checkpointing=["none", "full", "reentrant"],
+    activation_offloading=[False, True],
+    peft=["none", "lora"],
+    dtype=["float32", "float16"],
+    per_device_train_batch_size=[1, 2],
+)
+
+
+@pytest.mark.parametrize("case", SET_ASIDE)
+def test_one_refusal_of_a_known_cause_sets_aside_what_shares_it_and_nothing_else(case: str) -> None:
+    causes, choices, shared = SET_ASIDE[case]
+    one = known(1, *causes, **{**EVERY[0].knobs, **choices})
+    aside = set_aside(EVERY, [one])
+    wanted = {c.key for c in EVERY if all(c.get(n) == v for n, v in shared.items())}
+    assert wanted - {one.candidate.key} == set(aside)
+
+
+def test_a_length_that_cuts_images_sets_every_shorter_one_aside() -> None:
+    # BC35
+    every = space(max_length=[128, 256, 300, 512], packing=["none", "bfd"])
+    one = known(1, "max_length", max_length=256, packing="none")
+    two = known(2, "max_length", max_length=300, packing="none")
+    aside = {c.key for c in every if c.get("packing") == "none" and c.get("max_length") == 128}
+    assert aside == set(set_aside(every, [one]))
+    (line,) = skipped(every, [OWN, one, two])
+    assert ("refused when run: max_length up to 300", 3) == (line.what, line.count)
+
+
+def test_knobs_at_rest_are_no_cause() -> None:
+    # A failure in a library's words, and no knob of ours that has to do with it.
+    one = known(1, "use_liger_kernel", "attn_implementation")
+    assert {} == set_aside(SPACE, [one])
+
+
+def test_a_variant_that_cannot_be_used_costs_one_probe_and_the_others_are_tried(
+    tmp_path: Path,
+) -> None:
+    # BC44
+    words = "torch.utils.checkpoint: Recomputed values for the following tensors have different"
+
+    def differs(order: int, spec: ProbeSpec) -> Happening | None:
+        on = spec.options.get("gradient_checkpointing", True)
+        kwargs = spec.options.get("gradient_checkpointing_kwargs") or {}
+        raises = Raises("torch.utils.checkpoint.CheckpointError", words)
+        return raises if on and not kwargs.get("selective") else None
+
+    search = search_of(tmp_path, FACTS, script=differs, trials=9)
+    search.run()
+    bad = [t for t in search.trials if t.report.ending.outcome is Outcome.INVALID]
+    assert ["baseline"] == [t.role for t in bad]
+    ran = {t.candidate.get("gradient_checkpointing") for t in search.trials if t not in bad}
+    assert {"none", "selective"} == ran
+    (line,) = search.refused()
+    assert "gradient checkpointing variant full (use_reentrant false) cannot" in line.reason
+
+
 def test_two_reasons_are_two_causes() -> None:
     other = TWO.model_copy(update={"report": refused(2, "the disk has no room").report})
     assert {} == set_aside(SPACE, [OWN, ONE, other])
