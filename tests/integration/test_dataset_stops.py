@@ -219,6 +219,8 @@ def test_a_stream_that_would_have_to_be_converted_stops_a_run_and_is_profiled(
     assert 30 == report.profile.rows_given
     assert any("a stream: its first 30" in n for n in report.notices)
     said = stopped(command, home, *arguments, "--dataset", "rows.jsonl")
+    assert "max_steps is not set" in said
+    said = stopped(command, home, *arguments, "--dataset", "rows.jsonl", "--set", "max_steps=5")
     assert "a stream and would have to be converted" in said
 
 

@@ -15,7 +15,7 @@ from autotune.probe.child.capabilities import lacking_here
 from autotune.probe.child.dtype import settle_dtype
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.child.model_facts import model_facts
-from autotune.probe.child.resolve import resolve_options
+from autotune.probe.child.resolve import check_has_end, resolve_options
 from autotune.probe.prepared import Prepared
 from autotune.probe.progress import ProgressFile
 from autotune.probe.protocol import PrepareSpec
@@ -98,6 +98,8 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
     notices: list[str] = []
     lacking = lacking_here(here)
     options = resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
+    if not spec.train_only:
+        check_has_end(options)
     out_dir = Path(spec.out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     model, config, tokenizer = model_facts(job, options, out_dir)

@@ -163,11 +163,6 @@ def _check_values(options: dict[str, Any]) -> None:
             raise BadInput(f"{name} is {value!r}, expected a whole number above zero.")
     _check_duration(options.get("max_steps", -1), options.get("num_train_epochs"))
     _check_accumulation(options)
-    if (options.get("dataset_streaming") or options.get("streaming")) and _endless(options):
-        raise BadInput(
-            "max_steps is not set, and a stream of rows has no end that is known beforehand.",
-            "Set max_steps, or leave dataset_streaming out.",
-        )
 
 
 def _check_measured(options: dict[str, Any]) -> None:
@@ -197,8 +192,18 @@ def _check_accumulation(options: dict[str, Any]) -> None:
         )
 
 
-def _endless(options: dict[str, Any]) -> bool:
-    return int(options.get("max_steps", -1)) < 1
+def check_has_end(options: dict[str, Any]) -> None:
+    """Stop where a run over a stream is not told when it ends; looking at rows needs no end.
+
+    Raises:
+        BadInput: transformers cannot infer the number of steps.
+    """
+    streams = options.get("dataset_streaming") or options.get("streaming")
+    if streams and int(options.get("max_steps", -1)) < 1:
+        raise BadInput(
+            "max_steps is not set, and a stream of rows has no end that is known beforehand.",
+            "Set max_steps, or leave dataset_streaming out.",
+        )
 
 
 def _check_duration(max_steps: float, epochs: float | None) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.core.errors import BadInput
 from autotune.probe.child.batches import RowFacts, batch_of, warmup_batches, worst_batches
-from autotune.probe.child.resolve import _check_values
+from autotune.probe.child.resolve import _check_values, check_has_end
 from autotune.probe.child.rows import _trained
 
 
@@ -86,8 +86,9 @@ def test_a_run_that_counts_steps_or_epochs_is_not() -> None:
 @pytest.mark.parametrize("stream", [{"dataset_streaming": True}, {"streaming": True}])
 def test_a_stream_has_to_be_told_when_it_ends(stream: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="max_steps is not set"):
-        _check_values(stream)
-    _check_values({**stream, "max_steps": 10})
+        check_has_end(stream)
+    check_has_end({**stream, "max_steps": 10})
+    check_has_end({"max_steps": -1})
 
 
 def test_the_longest_pair_and_the_longest_mismatched_sequence_are_worst_batches() -> None:
