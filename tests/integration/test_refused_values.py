@@ -108,6 +108,16 @@ REFUSED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
         {"accelerator_config": "none.json"},
         r"accelerator_config 'none\.json'.*No such file",
     ),
+    "a launcher's config there is not": (
+        Trainer.SFT,
+        {"accelerate_config": "zero4"},
+        r"^accelerate_config is 'zero4', which is neither a file.*did you mean 'zero",
+    ),
+    "processes that are no number": (
+        Trainer.SFT,
+        {"num_processes": "two"},
+        r"^num_processes is 't",
+    ),
     "a word where a switch is": (Trainer.SFT, {"packing": "bfd"}, "expected true or false"),
 }
 
