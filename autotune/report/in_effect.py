@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.core.result import TrialRecord
+from autotune.knobs.no_effect import shown
 
 
 def in_effect_words(trial: TrialRecord) -> str:
@@ -14,13 +15,7 @@ def in_effect_words(trial: TrialRecord) -> str:
     measured = trial.report.measurement
     if measured is None or not measured.effective:
         return ""
-    values = ", ".join(f"{name} {_shown(value)}" for name, value in measured.effective.items())
+    values = ", ".join(f"{name} {shown(value)}" for name, value in measured.effective.items())
     widths = [step.width for step in (*measured.memory_steps, *measured.timed_steps)]
     batches = f"; batches {min(widths)} to {max(widths)} tokens wide" if widths else ""
     return f"In effect, read back from the trainer: {values}{batches}"
-
-
-def _shown(value: object) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)

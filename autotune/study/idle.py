@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from autotune.core.candidate import Candidate, Value
+from autotune.core.measurement import Measurement
 from autotune.core.result import TrialRecord
+from autotune.knobs.facts import Facts
 from autotune.knobs.readback import used_instead, words
+from autotune.knobs.translate import settings
 
 
 def same_in_effect(candidates: Sequence[Candidate], trials: Sequence[TrialRecord]) -> set[str]:
@@ -24,6 +28,26 @@ def same_in_effect(candidates: Sequence[Candidate], trials: Sequence[TrialRecord
         if used and candidate.with_knobs(**used).key in keys:
             found.add(candidate.key)
     return found
+
+
+def in_effect(
+    candidate: Candidate, options: dict[str, Any], measured: Measurement | None, facts: Facts
+) -> tuple[dict[str, Any], str]:
+    """Return the options to emit for a candidate, and what of it had no effect, in words.
+
+    Args:
+        candidate: what was asked for.
+        options: its TRL options, and others beside them.
+        measured: what was measured of it; None when nothing was.
+        facts: job, rows and machine.
+    """
+    used = used_instead(candidate, measured.effective) if measured is not None else {}
+    if not used:
+        return options, ""
+    asked = settings(candidate, facts).options
+    honest = settings(candidate.with_knobs(**used), facts).options
+    beside = {name: value for name, value in options.items() if name not in asked}
+    return {**honest, **beside}, words(candidate, used)
 
 
 def had_no_effect(trials: Sequence[TrialRecord]) -> list[str]:

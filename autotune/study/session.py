@@ -21,7 +21,6 @@ from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, Skipped, TrialRecord
 from autotune.knobs.changes import change_class
 from autotune.knobs.facts import Facts
-from autotune.knobs.readback import used_instead, words
 from autotune.knobs.rules import Verdict, judge
 from autotune.knobs.translate import settings
 from autotune.probe.classify import is_near, is_transient, mixing_refused, starved
@@ -30,6 +29,7 @@ from autotune.probe.prober import Prober
 from autotune.probe.protocol import ProbeSpec
 from autotune.spaces.enumerate import Enumerated
 from autotune.study.foresight import Foresight
+from autotune.study.idle import in_effect
 from autotune.study.objective import estimate
 from autotune.study.plan import EvalRows, probe_spec, verification
 from autotune.study.refusals import signature
@@ -194,11 +194,7 @@ class Session:
             self.store.abandon(stored)
             raise
         measured = report.measurement
-        used = used_instead(candidate, measured.effective) if measured is not None else {}
-        if used:  # what is emitted is what was measured
-            honest = settings(candidate.with_knobs(**used), self.facts).options
-            added = {k: v for k, v in options.items() if k not in translated.options}
-            options = {**honest, **added}
+        options, idle = in_effect(candidate, options, measured, self.facts)
         fits = report.ending.outcome is Outcome.FITS and measured is not None
         mixes = candidate.get("packing") == "wrapped" or bool(measured and measured.documents_mix)
         record = TrialRecord(
@@ -208,7 +204,7 @@ class Session:
             env=translated.env,
             pretruncate_tokens=translated.pretruncate_tokens,
             changes="mixing" if mixes else change_class(candidate, self.facts),
-            note="documents in one row see each other" if mixes else words(candidate, used),
+            note="documents in one row see each other" if mixes else idle,
             role=role,  # type: ignore[arg-type]
             report=report,
             estimate=(

@@ -8,12 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from autotune.core.candidate import Candidate
-from autotune.core.errors import BadInput, Interrupted, ToolFailure
+from autotune.core.errors import Interrupted, ToolFailure
 from autotune.core.result import Result, TrialRecord
 from autotune.core.traced_step import TracedPeak
 from autotune.core.units import parse_bytes
-from autotune.emit.settings import constructed_options
-from autotune.emit.write import remove_emitted
 from autotune.intake.cache import cache_dir
 from autotune.intake.folder import discard_folder, drop_replaced, open_folder
 from autotune.intake.job import build_job
@@ -26,7 +24,7 @@ from autotune.intake.request import (
 )
 from autotune.knobs.no_effect import idle_options, idle_words
 from autotune.knobs.versions import canonical_options
-from autotune.probe.protocol import ConstructSpec, PrepareSpec
+from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report.side_by_side import side_by_side
 from autotune.spaces.enumerate import enumerate_space, require_own
@@ -39,6 +37,7 @@ from autotune.study.search import Search
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
 from autotune.study.uninterrupted import uninterrupted
+from autotune.use.constructed import require_constructed
 from autotune.use.planned import (
     Plan,
     eval_rows,
@@ -55,8 +54,6 @@ from autotune.use.preparation import STARTING, open_measuring, prepare
 from autotune.use.watcher import Watcher
 from autotune.use.written import RunFolder
 
-#: Longest time TRL may take to build its argument objects.
-_CONSTRUCTING_S = 120.0
 #: No trace of what a peak is made of is begun after so many seconds.
 _EXPLAINING_S = 20.0
 
@@ -224,31 +221,14 @@ class Tuning:
             raise
         self._search.store.close()
         result = self._write(interrupted=False)
-        self._construct(result, runner)
+        if self._repeats is None:
+            require_constructed(result, runner, self._out_dir)
         self._traced = self._trace(result, runner)
         if self._traced:
             result = self._write(interrupted=False)
         if self._repeats is None:
             require_fit(result)
         return result
-
-    def _construct(self, result: Result, runner: Runner) -> None:
-        """Build the config that was written, once, with the installed TRL; none is left that fails.
-
-        Raises:
-            ToolFailure: TRL refuses what autotune would have it train.
-        """
-        if result.best is None or self._repeats is not None:
-            return
-        spec = ConstructSpec(trainer=result.job.trainer, options=constructed_options(result))
-        try:
-            runner.construct(spec, deadline_s=_CONSTRUCTING_S)
-        except BadInput as refused:
-            remove_emitted(self._out_dir)
-            raise ToolFailure(
-                f"the installed TRL refuses the config that was found: {refused.message}",
-                f"No best.yaml was left; what was measured is in {self._out_dir}.",
-            ) from refused
 
     def _trace(self, result: Result, runner: Runner) -> dict[str, TracedPeak]:
         """Find out what the compared peaks are made of, where no prediction says it already."""

@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
-from autotune.core.errors import BadInput
+from autotune.core.errors import BadInput, ToolFailure
 from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome
 from autotune.core.result import Result, read_result
+from autotune.emit import write_emitted
 from autotune.probe.protocol import ConstructSpec
 from autotune.probe.runner import Runner
+from autotune.use.constructed import require_constructed
 from tests.support.models import tiny_model, with_code
+from tests.support.results import cpu_result, with_job
 from tests.support.warm import Said, Shared, command_of
 
 pytestmark = pytest.mark.integration
@@ -160,3 +163,17 @@ def test_what_is_about_to_be_written_is_built_with_the_installed_trl(
     both = ConstructSpec(trainer=Trainer.SFT, options={**options, "bf16": True, "fp16": True})
     with pytest.raises(BadInput, match="At most one of fp16 and bf16"):
         runner.construct(both, deadline_s=60.0)
+
+
+def test_no_file_to_train_with_is_left_that_the_installed_trl_refuses(
+    shared: Shared, tmp_path: Path
+) -> None:
+    # BC40
+    result, runner = cpu_result(), Runner(shared, tmp_path)
+    write_emitted(result, tmp_path)
+    require_constructed(result, runner, tmp_path)
+    assert (tmp_path / "best.yaml").exists()
+    options = {**result.job.options, "bf16": True, "fp16": True}
+    with pytest.raises(ToolFailure, match=r"TRL refuses the config that was found: .*fp16"):
+        require_constructed(with_job(result, options=options), runner, tmp_path)
+    assert not (tmp_path / "best.yaml").exists()

@@ -123,6 +123,16 @@ REFUSED: dict[str, tuple[Trainer, dict[str, Any], str]] = {
         {"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 2}}},
         r"num_steps is 2.*Set gradient_accumulation_steps 2",
     ),
+    "a launcher's config there is not": (
+        Trainer.SFT,
+        {"accelerate_config": "zero4"},
+        r"^accelerate_config is 'zero4', which is neither a file.*did you mean 'zero",
+    ),
+    "processes that are no number": (
+        Trainer.SFT,
+        {"num_processes": "two"},
+        r"^num_processes is 't",
+    ),
     "a word where a switch is": (Trainer.SFT, {"packing": "bfd"}, "expected true or false"),
 }
 

@@ -127,11 +127,11 @@ def _check_unquantized(job: Job, config: Any) -> None:
     """
     stored = config.to_dict().get("quantization_config")
     if stored and job.weights == "random":
-        method = stored.get("quant_method", "quantised") if isinstance(stored, dict) else stored
+        method = stored.get("quant_method", "quantized") if isinstance(stored, dict) else stored
         raise NotBuiltYet(
-            f"the weights of {job.model!r} are stored quantised ({method}), and random weights "
+            f"the weights of {job.model!r} are stored quantized ({method}), and random weights "
             "would not be.",
-            "Use --weights real with its weights at hand, or the unquantised model with "
+            "Use --weights real with its weights at hand, or the unquantized model with "
             "--set load_in_4bit=true.",
         )
 

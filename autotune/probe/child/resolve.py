@@ -6,10 +6,12 @@ built is found by ``autotune.training.constructs``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from autotune.core.environment import Device
-from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
+from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet, nearest
 from autotune.core.job import Job, Trainer
 from autotune.knobs.adapters import REWARD_TASK
 from autotune.knobs.isolation import LAUNCH_FIELDS
@@ -63,6 +65,7 @@ def resolve_options(
     never = untrainable(job.trainer, versions, on_cpu=on_cpu)
     if never is not None:
         raise EnvironmentUnable(f"{never}.", "Install trl 1.16 or newer, or measure on a GPU.")
+    _check_launch(job.options)
     options = canonical_options(job.options)
     options = {k: v for k, v in options.items() if k not in (*LAUNCH_FIELDS, *_OF_PROCESSES)}
     _check_measured(options)
@@ -136,6 +139,28 @@ def _not_read(options: dict[str, Any]) -> list[str]:
         if idle and not options.get(switch):
             found.append(f"TRL reads {', '.join(idle)} only with {switch}, which is not set.")
     return found
+
+
+def _check_launch(options: Mapping[str, Any]) -> None:
+    """Check what TRL's command line hands to a launcher: probes use none of it, the run does.
+
+    Raises:
+        BadInput: there is no such accelerate config, or no such number of processes.
+    """
+    import trl
+
+    named = options.get("accelerate_config")
+    shipped = Path(trl.__file__).parent / "accelerate_configs"
+    known = [file.stem for file in sorted(shipped.glob("*.yaml"))]
+    if named is not None and named not in known and not Path(str(named)).is_file():
+        raise BadInput(
+            f"accelerate_config is {named!r}, which is neither a file nor one of TRL's"
+            f"{nearest(str(named), known)}.",
+            f"TRL's are {', '.join(known)}.",
+        )
+    count = options.get("num_processes", 1)
+    if not str(count).isdigit() or int(count) < 1:
+        raise BadInput(f"num_processes is {count!r}, expected a whole number above zero.")
 
 
 def _check_device_map(options: dict[str, Any], notices: list[str]) -> None:
