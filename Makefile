@@ -23,7 +23,7 @@ demo: $(READY)
 test: $(READY)
 	$(TEST_ENV) $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder --durations 15
 
-# Some 480 combinations of 29 jobs with TRL's own trainers: a quarter of an hour on two cores.
+# Some 530 combinations of 32 jobs with TRL's own trainers: a quarter of an hour.
 audit: $(READY)
 	$(TEST_ENV) $(BIN)/python -m tests.audit
 
