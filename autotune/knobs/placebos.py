@@ -104,8 +104,8 @@ def merge_multiples(knobs: Knobs, facts: Facts) -> None:
 def merge_model(knobs: Knobs, facts: Facts) -> None:
     """Merge two names of one model, and what there is nothing to apply to."""
     if knobs.get("peft", "none") == "none" and "peft" in knobs:
-        for name in ("lora_r", "lora_target_modules"):
-            knobs.without(name, "there are no adapters")
+        knobs.without("lora_r", "there are no adapters")
+        knobs.without("lora_target_modules", "there are no adapters")
     if "attn_implementation" in knobs:
         # null is the model's own choice; both names of it are the one the user has
         default = "eager" if "no-sdpa" in facts.traits else "sdpa"

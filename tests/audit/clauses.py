@@ -38,7 +38,7 @@ def clauses_of(function: Callable[..., Any]) -> tuple[Clause, ...]:
     """Return the clauses of a rule or of a merge, in order."""
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
-    return tuple(
+    found = (
         Clause(
             function.__name__,
             ast.unparse(node),
@@ -47,6 +47,11 @@ def clauses_of(function: Callable[..., Any]) -> tuple[Clause, ...]:
         for node in ast.walk(tree)
         if isinstance(node, ast.stmt) and _counts(node)
     )
+    return tuple(sorted(found, key=lambda clause: clause.lines))
+
+
+#: Calls by which a merge changes a knob, each only where there is something to change.
+_CHANGES = ("knobs.without(", "knobs.become(")
 
 
 def _counts(node: ast.stmt) -> bool:
@@ -55,13 +60,13 @@ def _counts(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assign):
         target = node.targets[0]
         return isinstance(target, ast.Subscript) and ast.unparse(target.value) == "knobs"
-    return isinstance(node, ast.Expr) and ast.unparse(node).startswith("knobs.pop(")
+    return isinstance(node, ast.Expr) and ast.unparse(node).startswith(_CHANGES)
 
 
 def gone_through(
     functions: Iterable[Callable[..., Any]], call: Callable[[], object]
 ) -> frozenset[Clause]:
-    """Return the clauses of functions that a call goes through.
+    """Return the clauses a call goes through; of a merge, those that change a knob.
 
     Args:
         functions: rules or merges.
@@ -69,12 +74,24 @@ def gone_through(
     """
     wanted = {function.__code__: clauses_of(function) for function in functions}
     found: set[Clause] = set()
+    begun: dict[FrameType, tuple[Clause, dict[str, Any]]] = {}
+
+    def end(frame: FrameType) -> None:
+        if frame in begun:
+            clause, knobs = begun.pop(frame)
+            found.update([clause] if knobs != frame.f_locals["knobs"] else ())
 
     def trace(frame: FrameType, event: str, _: object) -> Any:
-        for clause in wanted.get(frame.f_code, ()):
+        if frame.f_code not in wanted:
+            return None
+        end(frame)
+        for clause in wanted[frame.f_code]:
             if event == "line" and clause.lines[0] <= frame.f_lineno <= clause.lines[1]:
-                found.add(clause)
-        return trace if frame.f_code in wanted else None
+                if "knobs" in frame.f_locals:
+                    begun[frame] = (clause, dict(frame.f_locals["knobs"]))
+                else:
+                    found.add(clause)
+        return trace
 
     before = sys.gettrace()
     sys.settrace(trace)

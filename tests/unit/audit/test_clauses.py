@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from autotune.knobs.placebos import Knobs
 from autotune.knobs.rules import RULES
 from tests.audit.audit import POLICIES
 from tests.audit.clauses import clauses_of, gone_through
@@ -18,19 +17,22 @@ def rule(number: int) -> str | None:
     return None
 
 
-def merge(knobs: dict[str, Any]) -> None:
-    wanted = knobs.get("a")
-    if wanted == 1:
+def merge(knobs: Knobs) -> None:
+    if knobs.get("a") == 1:
         knobs["a"] = 2
-    elif wanted == 3:
-        knobs.pop("b", None)
+    knobs.without(
+        "b",
+        "there is none",
+    )
 
 
 def test_a_clause_is_a_reason_or_a_change() -> None:
     assert ["return 'more than ten'", "return f'{number} is five'"] == [
         clause.text for clause in clauses_of(rule)
     ]
-    assert ["knobs['a'] = 2", "knobs.pop('b', None)"] == [c.text for c in clauses_of(merge)]
+    assert ["knobs['a'] = 2", "knobs.without('b', 'there is none')"] == [
+        clause.text for clause in clauses_of(merge)
+    ]
 
 
 def test_a_call_goes_through_the_clauses_it_reaches() -> None:
@@ -38,7 +40,14 @@ def test_a_call_goes_through_the_clauses_it_reaches() -> None:
     assert {ten} == gone_through([rule], lambda: rule(11))
     assert {five} == gone_through([rule], lambda: rule(5))
     assert set() == gone_through([rule], lambda: rule(1))
-    assert {clauses_of(merge)[1]} == gone_through([merge], lambda: merge({"a": 3}))
+
+
+def test_a_merge_goes_through_the_clauses_that_change_something() -> None:
+    first, second = clauses_of(merge)
+    assert {first} == gone_through([merge], lambda: merge(Knobs({"a": 1})))
+    assert {second} == gone_through([merge], lambda: merge(Knobs({"a": 3, "b": 8})))
+    assert {first, second} == gone_through([merge], lambda: merge(Knobs({"a": 1, "b": 8})))
+    assert set() == gone_through([merge], lambda: merge(Knobs({"a": 3})))
 
 
 def test_what_the_audit_says_of_rules_is_of_rules_there_are() -> None:
