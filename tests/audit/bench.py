@@ -57,8 +57,8 @@ class Bench:
                 env.update(written)
             else:
                 options = joined(options, written, self.facts)
-        options["gradient_accumulation_steps"] = settings(candidate, self.facts).accumulation
-        return self._try(options, env, None)
+        # what no knob writes follows from the candidate: the accumulation, the scale of adapters
+        return self._try({**settings(candidate, self.facts).options, **options}, env, None)
 
     def _try(self, options: Mapping[str, Any], env: dict[str, str], cut: int | None) -> Done:
         attempt = self.base.model_copy(

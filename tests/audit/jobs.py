@@ -59,7 +59,7 @@ JOBS: tuple[AuditJob, ...] = (
     AuditJob(
         "sft, stream",
         Trainer.SFT,
-        {**_FP32, "max_length": 64, "dataset_streaming": True},
+        {**_FP32, "max_length": 64, "dataset_streaming": True, "max_steps": 8},
         varies={
             "packing": (),
             "padding_free": (),
@@ -213,7 +213,7 @@ JOBS: tuple[AuditJob, ...] = (
     AuditJob(
         "dpo, stream",
         Trainer.DPO,
-        {**_FP32, "dataset_streaming": True},
+        {**_FP32, "dataset_streaming": True, "max_steps": 8},
         rows="preferences",
         varies={
             "precompute_ref_log_probs": (),
@@ -248,7 +248,7 @@ JOBS: tuple[AuditJob, ...] = (
     AuditJob(
         "reward, stream",
         Trainer.REWARD,
-        {**_FP32, "dataset_streaming": True},
+        {**_FP32, "dataset_streaming": True, "max_steps": 8},
         rows="preferences",
         varies={
             "per_device_train_batch_size": (1, 3, 4),
@@ -259,7 +259,7 @@ JOBS: tuple[AuditJob, ...] = (
     AuditJob(
         "kto, stream",
         Trainer.KTO,
-        {**_FP32, "dataset_streaming": True},
+        {**_FP32, "dataset_streaming": True, "max_steps": 8},
         rows="thumbs",
         varies={
             "per_device_train_batch_size": (2, 4),
