@@ -232,6 +232,23 @@ JOBS: tuple[AuditJob, ...] = (
             "padding_free": (),
         },
     ),
+    AuditJob(
+        "dpo, every other layer",
+        Trainer.DPO,
+        {**_FP32, "gradient_checkpointing_kwargs": {"every_n_layers": 2}},
+        rows="preferences",
+        varies={
+            "gradient_checkpointing": ("none", "full", "reentrant"),
+            "precompute_ref_log_probs": (),
+        },
+    ),
+    AuditJob(
+        "reward, checkpoints in host memory",
+        Trainer.REWARD,
+        {**_FP32, "gradient_checkpointing_kwargs": {"offload": True}},
+        rows="preferences",
+        varies={"gradient_checkpointing": ("none", "full"), "per_device_train_batch_size": (2, 4)},
+    ),
     AuditJob("dpo, bf16 autocast", Trainer.DPO, _BF16, rows="preferences", varies=_WEIGHTS),
     AuditJob("reward, bf16 autocast", Trainer.REWARD, _BF16, rows="preferences", varies=_WEIGHTS),
     AuditJob(

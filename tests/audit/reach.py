@@ -22,6 +22,8 @@ MERGES = tuple(f for name, f in getmembers(placebos, isfunction) if name.startsw
 #: Rules no combination can exercise on this machine, and why.
 OUT_OF_REACH: Mapping[str, str] = {
     "flash_attention_is_half": "needs an accelerator and flash attention's kernels",
+    "layerwise_optimizers_do_not_accumulate": "needs GaLore or APOLLO, which are not installed",
+    "liger_leaves_the_head": "needs an accelerator and Liger",
     "layers_are_replaced_once": "needs an accelerator, Liger and the hub's kernels",
 }
 
