@@ -57,7 +57,7 @@ def merge_rows(knobs: Knobs, facts: Facts) -> None:
         if packing == "bfd_split" and isinstance(length, int) and length >= longest:
             knobs.become("packing", "bfd", "every row fits, so nothing is split: it is bfd")
     else:
-        if length is None or (isinstance(length, int) and length > longest):
+        if length is None or (isinstance(length, int) and length >= longest):
             knobs["max_length"] = _whole_rows(facts)
         if knobs.get("per_device_train_batch_size") == 1:
             knobs.become("padding_free", False, "a batch of one row has no padding")
@@ -133,6 +133,20 @@ def merge_device(knobs: Knobs, facts: Facts) -> None:
         knobs.become("optim", "adamw_8bit", why)  # bitsandbytes: "Falling back to non-paged"
     knobs.become("torch_empty_cache_steps", None, why)
     knobs.become("allocator", "default", why)
+
+
+def users_own(name: str, choice: Value, facts: Facts) -> Value:
+    """Return the user's choice of a knob where it is another one to a GPU only: their file keeps it.
+
+    Args:
+        name: a knob.
+        choice: its choice in a canonical candidate.
+        facts: job, rows and machine.
+    """
+    own = _own(name, facts)
+    here = Knobs({name: own})
+    merge_device(here, facts)
+    return own if here[name] == choice else choice
 
 
 def _own(name: str, facts: Facts) -> Value:

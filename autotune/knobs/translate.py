@@ -19,6 +19,7 @@ from autotune.knobs.placebos import (
     merge_model,
     merge_multiples,
     merge_rows,
+    users_own,
 )
 
 #: Largest relative deviation of sequences per update from the user's (DESIGN.md 5.4).
@@ -94,7 +95,7 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
     env: dict[str, str] = {}
     for row in knobs_of(facts.job.trainer):
         if row.name in candidate.knobs:
-            written = row.write(candidate.knobs[row.name], facts)
+            written = row.write(users_own(row.name, candidate.knobs[row.name], facts), facts)
             if row.place == "environment":
                 env.update(written)
             else:

@@ -116,8 +116,8 @@ def _dtype(kwargs: Mapping[str, Any], config: Any) -> Any:
     """Return the ``torch.dtype`` TRL's ``create_model_from_path`` loads weights in."""
     import torch
 
-    wanted = kwargs.get("dtype")
-    if wanted in (None, "auto"):  # alike to ``from_pretrained`` (transformers 5)
+    wanted = kwargs.get("dtype") or kwargs.get("torch_dtype") or "auto"
+    if wanted == "auto":
         return config.dtype or torch.float32
     if isinstance(wanted, torch.dtype):
         return wanted

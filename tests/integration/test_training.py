@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from autotune.core.errors import BadInput, NotBuiltYet
-from autotune.core.job import DatasetSource, Job, Trainer
+from autotune.core.errors import BadInput
+from autotune.core.job import Trainer
 from tests.support.models import tiny_model
 
 pytestmark = pytest.mark.integration
@@ -129,27 +129,3 @@ def test_keywords_of_the_loader_replace_values_of_the_config_as_they_do_for_trl(
     assert "torch.bfloat16" == str(built(None, torch_dtype="bfloat16").dtype)
     with pytest.raises(BadInput, match="model_init_kwargs has load_in_4bit"):
         built("float32", load_in_4bit=True)
-
-
-@pytest.mark.parametrize(
-    ("config", "keywords", "error", "words"),
-    [
-        ({}, {"quantization_config": {"load_in_4bit": True}}, BadInput, "Set load_in_4bit"),
-        ({"quantization_config": {"quant_method": "gptq"}}, {}, NotBuiltYet, r"\(gptq\)"),
-    ],
-)
-def test_weights_quantised_by_others_than_trls_options_are_not_measured_as_if_they_were_not(
-    config: dict[str, Any],
-    keywords: dict[str, Any],
-    error: type[Exception],
-    words: str,
-    tmp_path: Path,
-) -> None:
-    from autotune.probe.child.model_facts import model_facts
-
-    model = tiny_model(tmp_path / "model", **config)
-    job = Job(trainer=Trainer.SFT, model=str(model), dataset=DatasetSource(path="rows.jsonl"))
-    with pytest.raises(error, match=words):
-        model_facts(job, {"model_init_kwargs": keywords}, tmp_path)
-    facts, _, _ = model_facts(job.model_copy(update={"weights": "real"}), {}, tmp_path)
-    assert "float32" == facts.dtype

@@ -80,7 +80,7 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
             "or sound are not measured by this version.",
             "Its language model alone can be tuned, from a folder of its own.",
         )
-    _check_unquantized(job, config)
+    _check_stored_plain(job.model, config)
     weights = [p for pattern in _WEIGHTS for p in local.glob(pattern)] if looks_local else []
     model_dir = local.resolve() if looks_local else out_dir / "model"
     if not looks_local:
@@ -119,20 +119,19 @@ def _with_keywords(source: str, place: dict[str, Any], keywords: dict[str, Any])
         ) from error
 
 
-def _check_unquantized(job: Job, config: Any) -> None:
-    """Stop at weights that are stored quantized: random ones would be made in full precision.
+def _check_stored_plain(name: str, config: Any) -> None:
+    """Stop at weights that are stored quantized: random and predicted ones would be in full.
 
     Raises:
-        NotBuiltYet: they are not to be loaded; names the method.
+        NotBuiltYet: names the method.
     """
     stored = config.to_dict().get("quantization_config")
-    if stored and job.weights == "random":
+    if stored:
         method = stored.get("quant_method", "quantized") if isinstance(stored, dict) else stored
         raise NotBuiltYet(
-            f"the weights of {job.model!r} are stored quantized ({method}), and random weights "
-            "would not be.",
-            "Use --weights real with its weights at hand, or the unquantized model with "
-            "--set load_in_4bit=true.",
+            f"the weights of the model {name!r} are stored quantized ({method}), which is not "
+            "measured by this version.",
+            "Name the model they were made from, with load_in_4bit or load_in_8bit.",
         )
 
 

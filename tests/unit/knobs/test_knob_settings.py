@@ -27,6 +27,17 @@ def test_the_batch_split_holds_the_effective_batch() -> None:
         assert made.sequences_per_update == 32
 
 
+def test_what_concerns_a_gpu_alone_stays_the_users_own_on_a_cpu() -> None:
+    own = {"torch_empty_cache_steps": 4, "optim": "paged_adamw_8bit"}
+    env = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    facts = facts_of(options=own, env=env)
+    made = settings(canonical(user_candidate(facts), facts), facts)
+    assert own.items() <= made.options.items()
+    assert env == made.env
+    other = settings(canonical(candidate_of(optim="adamw_torch"), facts), facts)
+    assert "adamw_torch" == other.options["optim"]
+
+
 def test_packed_rows_are_counted_in_documents() -> None:
     facts = facts_of([100] * 200, options={"per_device_train_batch_size": 20})
     packed = candidate_of(packing="bfd", max_length=512, per_device_train_batch_size=1)
