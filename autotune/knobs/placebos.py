@@ -136,7 +136,7 @@ def merge_device(knobs: Knobs, facts: Facts) -> None:
 
 
 def users_own(name: str, choice: Value, facts: Facts) -> Value:
-    """Return the user's choice of a knob where it is another one to a GPU only: their file keeps it.
+    """Return the user's choice where it is another one to a GPU only, so that their file keeps it.
 
     Args:
         name: a knob.
