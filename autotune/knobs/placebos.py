@@ -124,19 +124,23 @@ def merge_model(knobs: Knobs, facts: Facts) -> None:
         knobs.become("loss_type", newest, "since TRL 1.15 nll is computed that way")
 
 
+def merge_optimizer(knobs: Knobs, facts: Facts) -> None:
+    """On the CPU, take the optimizer that bitsandbytes does: "Falling back to non-paged"."""
+    if facts.device.kind == "cpu" and knobs.get("optim") == "paged_adamw_8bit":
+        knobs.become("optim", "adamw_8bit", "a CPU has no memory of its own to page out of")
+
+
 def merge_device(knobs: Knobs, facts: Facts) -> None:
-    """On the CPU, drop what concerns a device's own memory only."""
+    """On the CPU, drop what nothing looks at there: it concerns a device's own memory."""
     if facts.device.kind != "cpu":
         return
     why = "a CPU has no memory of its own"
-    if knobs.get("optim") == "paged_adamw_8bit":
-        knobs.become("optim", "adamw_8bit", why)  # bitsandbytes: "Falling back to non-paged"
     knobs.become("torch_empty_cache_steps", None, why)
     knobs.become("allocator", "default", why)
 
 
 def users_own(name: str, choice: Value, facts: Facts) -> Value:
-    """Return the user's choice where it is another one to a GPU only, so that their file keeps it.
+    """Return the user's choice where only a GPU would look at it, so that their file keeps it.
 
     Args:
         name: a knob.

@@ -18,6 +18,7 @@ from autotune.knobs.placebos import (
     merge_device,
     merge_model,
     merge_multiples,
+    merge_optimizer,
     merge_rows,
     users_own,
 )
@@ -79,7 +80,7 @@ def simplified(candidate: Candidate, facts: Facts) -> tuple[Candidate, dict[str,
     Args: as for `canonical`.
     """
     knobs = Knobs(candidate.knobs)
-    for merge in (merge_rows, merge_multiples, merge_model, merge_device):
+    for merge in (merge_rows, merge_multiples, merge_model, merge_optimizer, merge_device):
         merge(knobs, facts)
     return Candidate(knobs=knobs), knobs.why
 

@@ -32,15 +32,6 @@ _POSITIVE = (
 )
 #: Those of them that may be null.
 _NULLABLE = ("max_length", "pad_to_multiple_of", "dataset_num_proc")
-#: Options TRL reads only where another is set (trl 1.16, ``get_peft_config`` and
-#: ``get_quantization_config``), by that other one.
-_READ_WITH = {
-    "use_peft": (
-        *("use_dora", "use_rslora", "lora_r", "lora_alpha", "lora_dropout", "lora_task_type"),
-        *("lora_target_modules", "lora_target_parameters", "lora_modules_to_save"),
-    ),
-    "load_in_4bit": ("bnb_4bit_quant_type", "use_bnb_nested_quant", "bnb_4bit_quant_storage"),
-}
 #: Options about processes beside the one a probe is; the user's file gets them back.
 _OF_PROCESSES = ("ddp_backend",)
 
@@ -101,7 +92,6 @@ def resolve_options(
             "bf16: transformers refuses it or torch computes it slowly. fp16=true is usual there."
         )
     _check_device_map(parsed, notices)
-    notices += _not_read(parsed)
     notices += deprecated(job.trainer, parsed, versions)
     return parsed
 
@@ -129,16 +119,6 @@ def _resolve_task(trainer: Trainer, options: dict[str, Any], notices: list[str])
             "refuses the model or freezes its score otherwise.",
             f"Write lora_task_type: {REWARD_TASK}, or leave it out.",
         )
-
-
-def _not_read(options: dict[str, Any]) -> list[str]:
-    """Say which options do nothing, because the one they belong to is not set."""
-    found = []
-    for switch, names in _READ_WITH.items():
-        idle = [name for name in names if options.get(name)]
-        if idle and not options.get(switch):
-            found.append(f"TRL reads {', '.join(idle)} only with {switch}, which is not set.")
-    return found
 
 
 def _check_launch(options: Mapping[str, Any]) -> None:
