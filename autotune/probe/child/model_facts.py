@@ -5,6 +5,7 @@ Loads no weights; whether a model is one this version measures is decided here.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,10 @@ def _with_keywords(source: str, place: dict[str, Any], keywords: dict[str, Any])
     from autotune.training.model import read_config
 
     try:
-        return read_config(source, {**keywords, **place})[0]
+        config, _ = read_config(source, {**keywords, **place})
+        with tempfile.TemporaryDirectory() as folder:
+            config.save_pretrained(folder)  # transformers holds a config together when it is saved
+        return config
     except Exception as error:  # config classes may raise anything
         raise BadInput(
             f"model_init_kwargs {keywords} do not fit the model's config: {_said(error)}"
