@@ -57,7 +57,7 @@ def merge_rows(knobs: Knobs, facts: Facts) -> None:
         if packing == "bfd_split" and isinstance(length, int) and length >= longest:
             knobs.become("packing", "bfd", "every row fits, so nothing is split: it is bfd")
     else:
-        if length is None or (isinstance(length, int) and length >= longest):
+        if length is None or (isinstance(length, int) and length > longest):
             knobs["max_length"] = _whole_rows(facts)
         if knobs.get("per_device_train_batch_size") == 1:
             knobs.become("padding_free", False, "a batch of one row has no padding")

@@ -128,8 +128,6 @@ MERGED = {
         {"packing": "bfd", "max_length": 256, "pad_to_multiple_of": None},
     ),
     "a max_length beyond the longest row": ({"max_length": 512}, {"max_length": 2048}),
-    "a max_length of the longest row and none": ({"max_length": 200}, {"max_length": None}),
-    "a max_length of the longest row and one beyond": ({"max_length": 200}, {"max_length": 512}),
     "no max_length and one beyond the longest row": ({"max_length": None}, {"max_length": 512}),
 }
 
