@@ -96,3 +96,8 @@ def disk_full(error: BaseException) -> EnvironmentUnable | None:
                 )
         behind = behind.__cause__ or behind.__context__
     return None
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's words, its class's name where it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

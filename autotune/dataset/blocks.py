@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.core.errors import BadInput, nearest
+from autotune.core.errors import BadInput, first_line, nearest
 from autotune.core.job import DatasetSource
 from autotune.dataset.builders import BUILDERS
 from autotune.dataset.files import load_files, load_one, neighbour
-from autotune.dataset.splits import first_line
 
 if TYPE_CHECKING:
     from datasets import Dataset

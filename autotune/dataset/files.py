@@ -12,11 +12,11 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.core.errors import BadInput, disk_full, nearest
+from autotune.core.errors import BadInput, disk_full, first_line, nearest
 from autotune.dataset.builders import BUILDERS, COMPRESSED, builder_of, data_suffix
 from autotune.dataset.hub import load_hub
 from autotune.dataset.json_lines import first_fault
-from autotune.dataset.splits import first_line, pick, take
+from autotune.dataset.splits import pick, take
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from autotune.core.errors import BadInput
-from autotune.dataset.splits import first_line, pick, take
+from autotune.core.errors import BadInput, first_line
+from autotune.dataset.splits import pick, take
 
 if TYPE_CHECKING:
     from datasets import Dataset

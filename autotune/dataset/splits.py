@@ -63,9 +63,3 @@ def check_split(name: str, found: list[str], shown: str) -> None:
             f"{nearest(name, found)}.",
             "Choose one with --dataset-train-split or --dataset-test-split.",
         )
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error, or its name when it says nothing."""
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable
+from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable, first_line
 from autotune.core.job import Trainer
 from autotune.knobs.rules_own import OF_TRANSFORMERS
 from autotune.training.arguments import build_arguments, isolated, option_owners
@@ -263,5 +263,5 @@ def _optimizer(built: Any) -> None:
 def _first_line(error: Exception) -> str:
     if isinstance(error, NameError):
         return "the installed version has no code for it."
-    text = (str(error).strip() or type(error).__name__).splitlines()[0]
+    text = first_line(error)
     return text if text.endswith(".") else f"{text}."

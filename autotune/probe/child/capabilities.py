@@ -13,8 +13,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from autotune.core.environment import Device
+from autotune.core.errors import first_line
 from autotune.knobs.needs import EVALUATED_4BIT, PACKAGES
-from autotune.probe.child.packages import first_line, unusable
+from autotune.probe.child.packages import unusable
 
 
 def lacking_here(device: Device) -> dict[str, str]:

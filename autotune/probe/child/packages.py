@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 from packaging.version import InvalidVersion, Version
 
+from autotune.core.errors import first_line
 from autotune.knobs.needs import Package
 
 #: Packages whose import opens CUDA or takes seconds; they are imported by what needs them.
@@ -37,11 +38,6 @@ def unusable(name: str, package: Package) -> str:
     except Exception as error:  # noqa: BLE001  (a package may raise anything when it is imported)
         return f"{name} is installed and cannot be imported: {first_line(error)}"
     return ""
-
-
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's words, its class's name where it has none."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _version(name: str) -> str | None:
