@@ -136,6 +136,7 @@ def wanted(
             rows=rows,
             accumulates=translated[index].accumulation > 1,
             target=target,
+            compute=facts.device.capability if target == "cuda" else None,
         )
 
     families: dict[str, list[int]] = {}

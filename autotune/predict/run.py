@@ -63,7 +63,7 @@ def follow_batches(
             modules_move_in_place(),
             quantised_weights(),
             weights_without_values(),
-            applied(rules_for(request.target, request.options), run.follow),
+            applied(rules_for(request.target, request.options), run.follow, request.compute),
         ):
             trainer = run.build(model_dir, Path(folder))
             run.train(trainer, batches)

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.predict import composites
 from autotune.predict.attention import flash_kernels, workspace_bytes
-from autotune.predict.autocast import cuda_autocast
+from autotune.predict.autocast import cuda_autocast, fp16_autocast
 from autotune.predict.follow import Follow
 from autotune.predict.offload import offloading
 from autotune.predict.patching import replaced
 
 Options = Mapping[str, Any]
-Applied = Callable[[Follow], contextlib.AbstractContextManager[Any]]
+Compute = tuple[int, int]
+Applied = Callable[[Follow, Compute | None], contextlib.AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class TargetRule:
         name: what it is called.
         says: the difference, one sentence for the notes.
         concerns: whether it matters under these options.
-        applied: makes a trace follow CUDA while it is entered.
+        applied: makes a trace follow CUDA while it is entered; gets the trace's mode and the GPU's
+            compute capability, where that is known.
     """
 
     name: str
@@ -49,16 +52,21 @@ def rules_for(target: str, options: Options) -> tuple[TargetRule, ...]:
 
 
 @contextlib.contextmanager
-def applied(rules: Sequence[TargetRule], follow: Follow) -> Iterator[None]:
+def applied(
+    rules: Sequence[TargetRule], follow: Follow, compute: str | None = None
+) -> Iterator[None]:
     """Make a trace follow CUDA.
 
     Args:
         rules: from `rules_for`.
         follow: the mode of the trace.
+        compute: compute capability of the GPU, such as ``8.0``; None where it is not known.
     """
+    major, _, minor = (compute or "").partition(".")
+    version = (int(major), int(minor or 0)) if major else None
     with contextlib.ExitStack() as stack:
         for rule in rules:
-            stack.enter_context(rule.applied(follow))
+            stack.enter_context(rule.applied(follow, version))
         yield
 
 
@@ -94,7 +102,7 @@ class _Triton:
 
 
 @contextlib.contextmanager
-def _triton_head(follow: Follow) -> Iterator[None]:
+def _triton_head(follow: Follow, _: Compute | None) -> Iterator[None]:
     from trl.kernels import chunked_logprob
     from trl.trainer import utils
 
@@ -123,7 +131,7 @@ def _triton_head(follow: Follow) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _foreach_optimizer(_: Follow) -> Iterator[None]:
+def _foreach_optimizer(_: Follow, __: Compute | None) -> Iterator[None]:
     from torch.optim import optimizer
 
     default = optimizer._default_to_fused_or_foreach
@@ -150,7 +158,7 @@ def _modules_with(name: str) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _paged_states(follow: Follow) -> Iterator[None]:
+def _paged_states(follow: Follow, _: Compute | None) -> Iterator[None]:
     from bitsandbytes.optim.optimizer import Optimizer8bit
 
     original: Any = Optimizer8bit.get_state_buffer
@@ -177,18 +185,16 @@ CUBLAS_WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * 1024
 
 
 @contextlib.contextmanager
-def _cublas(follow: Follow) -> Iterator[None]:
+def _cublas(follow: Follow, _: Compute | None) -> Iterator[None]:
     follow.ledger.come(CUBLAS_WORKSPACE_BYTES, "temporaries")
     yield
 
 
 @contextlib.contextmanager
-def _flash_backward(follow: Follow) -> Iterator[None]:
-    import torch
-
-    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-    follow.workspaces[backward] = workspace_bytes
-    yield
+def _attention(follow: Follow, compute: Compute | None) -> Iterator[None]:
+    composites.backward_workspaces(follow, workspace_bytes)
+    with composites.attention(compute):
+        yield
 
 
 def _has(name: str) -> Callable[[Options], bool]:
@@ -211,12 +217,34 @@ def _mixes(options: Options) -> bool:
     return bool(options.get("bf16", not options.get("fp16")) or options.get("fp16"))
 
 
+def _half(options: Options) -> bool:
+    return bool(options.get("fp16")) or str(options.get("dtype")) == "float16"
+
+
 RULES: tuple[TargetRule, ...] = (
     TargetRule(
         "autocast_in_fp32",
         "CUDA's autocast runs softmax, norms, powers and sums in fp32.",
         _mixes,
-        lambda _: cuda_autocast(),
+        lambda *_: cuda_autocast(),
+    ),
+    TargetRule(
+        "fp16_autocast",
+        "accelerate runs fp16 under autocast on accelerators alone.",
+        _has("fp16"),
+        lambda *_: fp16_autocast(),
+    ),
+    TargetRule(
+        "native_dropout",
+        "Dropout keeps a mask of one byte per element on CUDA.",
+        _always,
+        lambda *_: composites.dropout(),
+    ),
+    TargetRule(
+        "half_to_float",
+        "Softmax of fp16 gives fp32 without a copy of its operand on CUDA.",
+        _half,
+        lambda *_: composites.half_softmax(),
     ),
     TargetRule(
         "triton_head",
@@ -237,16 +265,17 @@ RULES: tuple[TargetRule, ...] = (
         _paged_states,
     ),
     TargetRule(
-        "flash_backward_workspace",
-        "Attention's backward pass holds an fp32 accumulator on CUDA.",
+        "attention_kernels",
+        "sdpa runs FlashAttention on CUDA, the efficient kernels where there is a mask; their "
+        "backward pass holds an fp32 accumulator.",
         _always,
-        _flash_backward,
+        _attention,
     ),
     TargetRule(
         "flash_output_set",
         "FlashAttention keeps its output and one fp32 number per row of scores.",
         is_flash,
-        flash_kernels,
+        lambda follow, _: flash_kernels(follow),
     ),
     TargetRule(
         "cublas_workspace",
@@ -258,6 +287,6 @@ RULES: tuple[TargetRule, ...] = (
         "activations_on_host",
         "Offloaded activations leave the device, but for the last few of each pass.",
         _has("activation_offloading"),
-        offloading,
+        lambda follow, _: offloading(follow),
     ),
 )

@@ -229,9 +229,17 @@ def _trainer(
 
 def _kernels(options: Mapping[str, Any]) -> dict[str, Any]:
     """Set attention kernels aside that `autotune.knobs.needs` looks after."""
-    named = str(options.get("attn_implementation"))
-    mine = "flash_attention_2" in named or "/" in named
-    return {"attn_implementation": None} if mine else {}
+    kwargs = dict(options.get("model_init_kwargs") or {})
+    found: dict[str, Any] = {}
+    if _is_a_kernel(options.get("attn_implementation")):
+        found["attn_implementation"] = None
+    if _is_a_kernel(kwargs.pop("attn_implementation", None)):
+        found["model_init_kwargs"] = kwargs or None
+    return found
+
+
+def _is_a_kernel(attention: Any) -> bool:
+    return "flash" in str(attention) or "/" in str(attention)
 
 
 def _checkpointing(options: Mapping[str, Any]) -> dict[str, Any]:

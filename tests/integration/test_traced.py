@@ -189,13 +189,13 @@ def test_operations_and_bytes_moved_are_those_of_the_layers_and_of_a_head_run_tw
     heads = (2 * config["num_attention_heads"] + 2 * config["num_key_value_heads"]) * 64
     weights = layers * hidden * (heads + 3 * config["intermediate_size"])
     head = hidden * config["vocab_size"]
-    options = {"gradient_checkpointing": False, "bf16": False}
+    options = {"gradient_checkpointing": False, "bf16": False, "dtype": "bfloat16"}
     step = traced(model, options, (Documents(tokens=(256,)),) * 2)
     (products,) = [work for work in step.micro_step if work.kind == "matmul"]
     # forward once, backward twice; TRL's head makes its logits again, and the last predict nothing
     assert 6 * weights * 512 + 8 * head * 510 == products.flops
     moved = sum(work.moved_bytes for work in step.micro_step)
-    assert moved > 3 * 4 * (weights + head)
+    assert moved > 3 * 2 * (weights + head)
 
 
 def test_every_token_visits_as_many_experts_as_the_router_sends_it_to(tmp_path: Path) -> None:

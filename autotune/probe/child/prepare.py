@@ -11,7 +11,7 @@ from typing import Any
 
 from autotune.core.job import Job, Trainer
 from autotune.knobs.catalog import BY_NAME
-from autotune.probe.child.capabilities import lacking_here
+from autotune.probe.child.capabilities import lacking_here, to_install
 from autotune.probe.child.dtype import settle_dtype
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.child.model_facts import model_facts
@@ -96,8 +96,11 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
     # TRL asks the machine it runs on: precision of another device is not refused as the CPU's.
     on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
     notices: list[str] = []
-    lacking = lacking_here(here)
+    # A device that is not here has packages of its own: what is installed here says nothing of it.
+    lacking = lacking_here(here) if spec.target is None else {}
     options = resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
+    if spec.target is not None:
+        notices += to_install(options)
     if not spec.train_only:
         check_has_end(options)
     out_dir = Path(spec.out_dir)
