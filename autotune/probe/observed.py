@@ -27,6 +27,7 @@ class Observed:
         log_tail: last lines of its output.
         device_total_bytes: memory of the device, if known.
         device_free_bytes: what nobody held of it when the probe started, if known.
+        budget_bytes: what the job may use of the device, headroom included; None if unknown.
         surplus_bytes: what others held of the device at the start beyond what they held before
             the search, where that left too little; None where it did not, or nobody looked.
         phase: the phase it told of last; None when it told of none.
@@ -46,6 +47,7 @@ class Observed:
     log_tail: str = ""
     device_total_bytes: int | None = None
     device_free_bytes: int | None = None
+    budget_bytes: int | None = None
     surplus_bytes: int | None = None
     phase: Phase | None = None
     step: int = 0

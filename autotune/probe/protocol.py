@@ -71,6 +71,7 @@ class ProbeSpec(Frozen):
         plan: which rows.
         pretruncate_tokens: length rows are cut to before TRL sees them.
         cap_bytes: memory the candidate may use above the start; None measures without a cap.
+        budget_bytes: what the job may use of the device, headroom included; None if unknown.
         device_total_bytes: memory of the device; a peak above it has spilled. None: unknown.
         memory_only: stop after the memory phase.
         verification: look for longer instead of timing; None for an ordinary probe.
@@ -89,6 +90,7 @@ class ProbeSpec(Frozen):
     plan: RowPlan
     pretruncate_tokens: int | None = None
     cap_bytes: int | None = None
+    budget_bytes: int | None = None
     device_total_bytes: int | None = None
     memory_only: bool = False
     verification: Verification | None = None

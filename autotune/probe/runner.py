@@ -113,6 +113,7 @@ class Runner:
             cap_bytes=spec.cap_bytes,
             device_total_bytes=spec.device_total_bytes,
             device_free_bytes=start.free_bytes,
+            budget_bytes=spec.budget_bytes,
             surplus_bytes=start.surplus_bytes,
             checkpointing=checkpointing_of(spec.options),
         )

@@ -73,7 +73,7 @@ def work(request_file: Path, tracer: Tracer) -> int:
 def _answer(
     spec: PrepareSpec | InspectSpec | ConstructSpec | TraceSpec, work_dir: Path, tracer: Tracer
 ) -> Reply:
-    from autotune.probe.child.inspect import choose_device, inspect_environment
+    from autotune.probe.child.inspect import devices_named, inspect_environment
     from autotune.probe.child.prepare import run_prepare
     from autotune.probe.child.rates import measure_rates
     from autotune.training.arguments import parse_options
@@ -83,8 +83,7 @@ def _answer(
             return tracer(spec, work_dir)
         if isinstance(spec, InspectSpec):
             environment = inspect_environment(matmul=spec.matmul)
-            devices = dict.fromkeys(choose_device(environment, name) for name in spec.rates)
-            rates = tuple(measure_rates(device) for device in devices)
+            rates = tuple(measure_rates(d) for d in devices_named(environment, spec.rates))
             return Reply(environment=environment, rates=rates)
         if isinstance(spec, ConstructSpec):
             parse_options(spec.trainer, spec.options)

@@ -90,7 +90,9 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
 
         materialise_model(Path(job.model))
     environment = inspect_environment()
-    auto = "cpu" if job.options.get("use_cpu") else "auto"
+    # A device that is not here is resolved for wherever this runs.
+    asked = job.options.get("use_cpu") or (spec.target is not None and environment.gpu_fault)
+    auto = "cpu" if asked else "auto"
     here = choose_device(environment, auto if spec.device == "auto" else spec.device)
     device = spec.target or here
     # TRL asks the machine it runs on: precision of another device is not refused as the CPU's.
