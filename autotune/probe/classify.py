@@ -9,7 +9,6 @@ from __future__ import annotations
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.units import show_bytes, show_duration
-from autotune.probe.error_texts import TRANSIENT
 from autotune.probe.judge_failure import judge_failure, judge_silence
 from autotune.probe.judge_run import judge_run
 from autotune.probe.observed import Observed
@@ -54,10 +53,7 @@ def is_transient(report: ProbeReport) -> bool:
     Args:
         report: a probe that ended; one that is retried is retried once.
     """
-    ending = report.ending
-    if ending.outcome is not Outcome.CRASHED:
-        return False
-    return bool(TRANSIENT.search(f"{ending.reason}\n{ending.detail}"))
+    return report.ending.outcome is Outcome.CRASHED and report.ending.transient
 
 
 def is_near(report: ProbeReport, cap_bytes: int) -> bool:
@@ -75,6 +71,14 @@ def starved(crashed: ProbeReport, uncapped: ProbeReport, cap_bytes: int) -> Prob
         uncapped: the same candidate with all the device's free memory.
         cap_bytes: the cap it crashed under.
     """
+    if uncapped.ending.outcome.is_memory:  # all there is was not enough: now it says so itself
+        reason = f"{uncapped.ending.reason} ({crashed.ending.reason})"
+        return crashed.model_copy(
+            update={
+                "ending": uncapped.ending.model_copy(update={"reason": reason}),
+                "needed_bytes": max(uncapped.needed_bytes or 0, cap_bytes),
+            }
+        )
     measured = uncapped.measurement
     peak = measured.peaks.deciding_bytes if measured is not None else None
     if not is_near(uncapped, cap_bytes) or measured is None or peak is None:

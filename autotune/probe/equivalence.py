@@ -24,6 +24,12 @@ def judge(compared: Compared) -> Ending:
         compared: one update of each on the same rows.
     """
     reference, candidate = compared.reference, compared.candidate
+    if reference.loss is None or reference.grad_norm is None:
+        return _ending(
+            Outcome.NON_FINITE,
+            "the reference's own update has a loss or a gradient norm that is not finite with "
+            f"{compared.weights} weights, so nothing can be compared with it",
+        )
     loss, grad_norm = TOLERANCES[_lowest(reference, candidate)]
     for what, mine, theirs, limit in (
         ("label tokens", candidate.label_tokens, reference.label_tokens, 0.0),
@@ -33,7 +39,7 @@ def judge(compared: Compared) -> Ending:
         if not difference_ratio(mine, theirs) <= limit:
             return _ending(
                 Outcome.INVALID,
-                f"not equivalent: one update on the same rows has {what} {mine:.7g}, the "
+                f"not equivalent: one update on the same rows has {what} {_shown(mine)}, the "
                 f"reference's has {theirs:.7g} (at most {limit:g} apart was expected)",
             )
     if reference.label_tokens == 0 or reference.grad_norm == 0.0:
@@ -41,11 +47,15 @@ def judge(compared: Compared) -> Ending:
     return _ending(Outcome.FITS, "")
 
 
-def difference_ratio(mine: float, theirs: float) -> float:
+def difference_ratio(mine: float | None, theirs: float | None) -> float:
     """Return the relative difference of two numbers; infinite when one of them is not finite."""
-    if not (math.isfinite(mine) and math.isfinite(theirs)):
+    if mine is None or theirs is None:
         return math.inf
     return abs(mine - theirs) / abs(theirs) if theirs else float(mine != theirs)
+
+
+def _shown(number: float | None) -> str:
+    return "not finite" if number is None else f"{number:.7g}"
 
 
 def _lowest(reference: Update, candidate: Update) -> Precision:

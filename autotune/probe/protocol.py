@@ -225,6 +225,23 @@ class Request(Frozen):
     spec: Spec
 
 
+class Raised(Frozen):
+    """One exception as it was raised; with what it was raised from, one of a chain.
+
+    Args:
+        types: qualified names of its class and of the classes that derives from, its own first,
+            as far down as ``Exception``.
+        message: its text.
+        errno: the system's number of the error, where the system gave one.
+        frames: its innermost frames, ``file:function``, the innermost last.
+    """
+
+    types: tuple[str, ...]
+    message: str
+    errno: int | None = None
+    frames: tuple[str, ...] = ()
+
+
 class Failure(Frozen):
     """An exception in the child, in its own words.
 
@@ -232,21 +249,26 @@ class Failure(Frozen):
         type_name: qualified name of the exception's class.
         message: its text.
         traceback: its last lines.
+        chain: the exception and what it was raised from or while handling, outermost first;
+            empty where only its words are known.
         phase: what the child was doing.
         user_error: it is about the user's input (exit code 2), not about the measured thing.
         unable: it is about the machine or the installation (exit code 4).
         hint: what to do next.
         step: micro-steps finished before it.
+        device_full: whether the device's allocator was at its limit; None where nobody knows.
     """
 
     type_name: str
     message: str
     traceback: str = ""
+    chain: tuple[Raised, ...] = ()
     phase: Phase = Phase.LOAD
     user_error: bool = False
     unable: bool = False
     hint: str | None = None
     step: int = 0
+    device_full: bool | None = None
 
 
 class Reply(Frozen):

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from autotune.core.environment import Device
-from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
+from autotune.core.errors import BadInput, ToolFailure
 from autotune.core.measurement import ProbeReport
 from autotune.core.secrets import hide_text
 from autotune.knobs.table_memory import checkpointing_of
@@ -100,9 +100,13 @@ class Runner:
             name: name of its folder and log.
             deadline_s: seconds after which the process tree is ended.
             tick: called about 20 times a second with the seconds passed.
+
+        Raises:
+            EnvironmentUnable: no candidate could be measured, for a reason outside them all.
         """
         start = Start() if self._baseline is None else self._baseline.start(spec.cap_bytes)
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
+        done.require_able()
         reply = done.reply
         observed = replace(
             done.observed(deadline_s, spec.device),
@@ -136,8 +140,12 @@ class Runner:
         Returns:
             A report whose outcome is ``fits`` when they do, and ``invalid`` with ``compared`` when
             they do not; every other ending says nothing about the candidate.
+
+        Raises:
+            EnvironmentUnable: nothing could be compared, for a reason outside the candidates.
         """
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
+        done.require_able()
         compared = done.reply.compared if done.reply else None
         seen = done.observed(deadline_s, spec.device)
         return ProbeReport(
@@ -239,8 +247,7 @@ class Runner:
             return done.reply
         if failure.user_error:
             raise BadInput(failure.message, failure.hint)
-        if failure.unable:
-            raise EnvironmentUnable(failure.message, failure.hint)
+        done.require_able()
         raise ToolFailure(
             f"{what} failed with {failure.type_name}: {failure.message}",
             f"The traceback is in {done.log_file}.",

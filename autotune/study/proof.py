@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from autotune.core.candidate import Candidate
 from autotune.core.measurement import ProbeReport
-from autotune.core.outcome import Outcome, Phase
+from autotune.core.outcome import Phase
 from autotune.core.result import TrialRecord
 from autotune.probe.classify import is_transient
 from autotune.probe.protocol import GuardSpec
@@ -19,7 +19,7 @@ from autotune.study.choose import (
     reference,
     verification_of,
 )
-from autotune.study.guard import guard_of, guard_spec, not_comparable
+from autotune.study.guard import differs, guard_of, guard_spec, not_comparable
 from autotune.study.session import VERIFICATION_TIMES, Session
 from autotune.study.uninterrupted import uninterrupted
 
@@ -96,7 +96,7 @@ class Proving(Session):
             self.trials.append(record)
             self.store.finish(None, record, None)
             self.observer.finished(record)
-        return report.compared is None or report.ending.outcome is Outcome.FITS
+        return not differs(report)
 
     def _compare(self, spec: GuardSpec, name: str) -> ProbeReport:
         deadline = VERIFICATION_TIMES * self.limits.probe_s

@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 
 from autotune.core.candidate import Candidate
-from autotune.core.errors import Interrupted, ToolFailure
+from autotune.core.errors import EnvironmentUnable, Interrupted, ToolFailure
 from autotune.core.result import Result, TrialRecord
 from autotune.core.traced_step import TracedPeak
 from autotune.core.units import parse_bytes
+from autotune.emit.write import remove_emitted
 from autotune.intake.cache import cache_dir
 from autotune.intake.folder import discard_folder, drop_replaced, open_folder
 from autotune.intake.job import build_job
@@ -213,11 +214,13 @@ class Tuning:
         assert self._search is not None
         try:
             self._search.run()
-        except BaseException:
+        except BaseException as error:
             with uninterrupted():
                 self._search.store.close()
                 if self._search.trials:
                     self._write(interrupted=True)
+                if isinstance(error, EnvironmentUnable):  # what was found cannot be trusted
+                    remove_emitted(self._out_dir)
             raise
         self._search.store.close()
         result = self._write(interrupted=False)

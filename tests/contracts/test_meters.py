@@ -13,7 +13,8 @@ from autotune.core.memory import Peaks
 from autotune.probe.meters.base import Cap, Meter
 from autotune.probe.meters.cpu import CpuCap, CpuMeter
 from autotune.probe.meters.cuda import CudaCap, CudaMeter
-from autotune.probe.meters.fake_nvml import (
+from autotune.probe.meters.sampler import Sampler
+from autotune.testing.fake_nvml import (
     UUID,
     FakeNvml,
     no_library,
@@ -21,8 +22,7 @@ from autotune.probe.meters.fake_nvml import (
     slice_of_a_card,
     unified,
 )
-from autotune.probe.meters.fake_runtime import FakeRuntime
-from autotune.probe.meters.sampler import Sampler
+from autotune.testing.fake_runtime import FakeRuntime
 from tests.support.facts import GIB, MIB
 
 CHUNK = 64 * MIB

@@ -7,19 +7,17 @@ a `Failure` in the reply. It is started through ``autotune.child``, which also k
 
 from __future__ import annotations
 
-import sys
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable, disk_full
+from autotune.core.errors import disk_full
 from autotune.core.outcome import Phase
+from autotune.probe.child.failure import failure_of
 from autotune.probe.child.lifeline import adopt_orphans, watch
 from autotune.probe.documents import REPLY_FILE, read_request, write_document
 from autotune.probe.protocol import (
     ConstructSpec,
-    Failure,
     GuardSpec,
     InspectSpec,
     PrepareSpec,
@@ -27,8 +25,6 @@ from autotune.probe.protocol import (
     Reply,
     TraceSpec,
 )
-
-_TRACEBACK_CHARS = 6000
 
 Tracer = Callable[[TraceSpec, Path], Reply]
 
@@ -95,7 +91,7 @@ def _answer(
             return Reply()
         return Reply(prepared=run_prepare(spec))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
-        return Reply(failure=_failure(disk_full(error) or error, Phase.LOAD, 0))
+        return Reply(failure=failure_of(disk_full(error) or error, Phase.LOAD, 0))
 
 
 def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
@@ -109,11 +105,11 @@ def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
     try:
         probe.run()
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
-        failure = _failure(error, probe.phase, probe.step)
+        failure = failure_of(error, probe.phase, probe.step)
     try:
         measurement = probe.measurement()
     except Exception as error:  # noqa: BLE001  (a broken device refuses to hand out its losses)
-        failure = failure or _failure(error, probe.phase, probe.step)
+        failure = failure or failure_of(error, probe.phase, probe.step)
         measurement = None
     return Reply(failure=failure, measurement=measurement)
 
@@ -130,20 +126,4 @@ def _guard(spec: GuardSpec, work_dir: Path) -> Reply:
     try:
         return Reply(compared=compare(spec, work_dir, progress))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
-        return Reply(failure=_failure(error, progress.phase, progress.step))
-
-
-def _failure(error: Exception, phase: Phase, step: int) -> Failure:
-    text = traceback.format_exc()
-    print(text, file=sys.stderr)
-    kind = type(error)
-    return Failure(
-        type_name=f"{kind.__module__}.{kind.__qualname__}",
-        message=error.message if isinstance(error, AutotuneError) else str(error),
-        traceback=text[-_TRACEBACK_CHARS:],
-        phase=phase,
-        user_error=isinstance(error, BadInput),
-        unable=isinstance(error, EnvironmentUnable),
-        hint=error.hint if isinstance(error, AutotuneError) else None,
-        step=step,
-    )
+        return Reply(failure=failure_of(error, progress.phase, progress.step))

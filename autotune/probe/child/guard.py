@@ -104,10 +104,14 @@ class _Seen:
         return Update(
             micro_steps=self.micro_steps,
             label_tokens=self.label_tokens,
-            loss=self.loss,
-            grad_norm=self.grad_norm,
+            loss=_finite(self.loss),
+            grad_norm=_finite(self.grad_norm),
             precision=precision,
         )
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def _watched(trainer_class: Any, seen: _Seen) -> Any:

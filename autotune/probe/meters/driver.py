@@ -1,4 +1,4 @@
-"""What is asked of a GPU's driver library, in values; nvml.py asks it, fake_nvml.py plays it.
+"""What is asked of a GPU's driver library, in values; nvml.py asks it, autotune.testing plays it.
 
 Nothing here decides what a missing answer means: every refusal is a `DriverRefused` with the
 driver's own words.

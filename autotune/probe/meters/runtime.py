@@ -1,6 +1,6 @@
 """What is asked of the CUDA runtime, in values; the real one goes through torch.
 
-Kept apart from the meter so that its logic is tried where there is no GPU (see fake_runtime.py).
+Kept apart from the meter so that its logic is tried where there is no GPU (see `autotune.testing`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,11 @@ from autotune.probe.child.inspect import cuda_device, gpus_unseen, is_wsl
 from autotune.probe.child.isolate import see_one_device
 from autotune.probe.meters.cuda import CONTEXT_BYTES, CudaCap, CudaMeter
 from autotune.probe.meters.driver import DriverRefused, Identity, Reading
-from autotune.probe.meters.fake_nvml import (
+from autotune.probe.meters.limit import limit_of
+from autotune.probe.meters.nvml import NvmlDriver
+from autotune.probe.meters.runtime import Properties
+from autotune.probe.meters.sampler import Sampler
+from autotune.testing.fake_nvml import (
     BUS_ID,
     NO_PERMISSION,
     NO_SYMBOL,
@@ -26,11 +30,7 @@ from autotune.probe.meters.fake_nvml import (
     slice_of_a_card,
     unified,
 )
-from autotune.probe.meters.fake_runtime import FakeRuntime
-from autotune.probe.meters.limit import limit_of
-from autotune.probe.meters.nvml import NvmlDriver
-from autotune.probe.meters.runtime import Properties
-from autotune.probe.meters.sampler import Sampler
+from autotune.testing.fake_runtime import FakeRuntime
 from tests.support.facts import GIB, GPU
 
 SYSTEM = (256 * GIB, 200 * GIB)

@@ -14,10 +14,10 @@ from autotune.core.traced_step import TracedStep
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
 from autotune.predict.request import TraceRequest
-from autotune.probe.fake_machine import FakeMachine
 from autotune.study.foresight import Foresight, trace_candidates
 from autotune.study.search import Search
 from autotune.study.strategy import tracing_seconds
+from autotune.testing.fake_machine import FakeMachine
 from tests.support.facts import GIB, GPU, MIB, facts_of
 from tests.support.search import search_of
 from tests.support.work import FakeTracing, rates_of, shape_of_request, work

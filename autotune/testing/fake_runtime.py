@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from autotune.probe.meters.fake_nvml import BUS_ID, UUID, FakeDevice
 from autotune.probe.meters.runtime import AllocatorPeaks, Properties
+from autotune.testing.fake_nvml import BUS_ID, UUID, FakeDevice
 
 _MIB = 2**20
 

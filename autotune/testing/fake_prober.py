@@ -15,8 +15,11 @@ from autotune.core.lengths import Lengths
 from autotune.core.measurement import ProbeReport
 from autotune.probe.classify import classify
 from autotune.probe.equivalence import judge
-from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_script import (
+from autotune.probe.observed import Observed
+from autotune.probe.prober import Tick
+from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
+from autotune.testing.fake_machine import FakeMachine
+from autotune.testing.fake_script import (
     Differs,
     GuardScript,
     Hangs,
@@ -24,10 +27,7 @@ from autotune.probe.fake_script import (
     Raises,
     Script,
 )
-from autotune.probe.fake_session import FakeSession
-from autotune.probe.observed import Observed
-from autotune.probe.prober import Tick
-from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
+from autotune.testing.fake_session import FakeSession
 
 
 class FakeProber:

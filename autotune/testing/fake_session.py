@@ -15,9 +15,11 @@ from autotune.core.memory import Peaks
 from autotune.core.outcome import Phase
 from autotune.knobs.table_memory import checkpointing_of
 from autotune.probe.child.batches import BatchFacts, timed_batches, warmup_batches, worst_batches
-from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_rows import MAX_LENGTH, flattens, made_rows, made_shape, refusal_of
-from autotune.probe.fake_script import (
+from autotune.probe.observed import Observed
+from autotune.probe.protocol import ProbeSpec
+from autotune.testing.fake_machine import FakeMachine
+from autotune.testing.fake_rows import MAX_LENGTH, flattens, made_rows, made_shape, refusal_of
+from autotune.testing.fake_script import (
     Dies,
     Diverges,
     Grows,
@@ -28,8 +30,6 @@ from autotune.probe.fake_script import (
     Spills,
     out_of_memory,
 )
-from autotune.probe.observed import Observed
-from autotune.probe.protocol import ProbeSpec
 
 _UPDATES = 2
 _ACCUMULATION = 2
