@@ -96,7 +96,7 @@ class Tuning:
                 self._prepare_search(plan, runner)
                 return self._go(runner)
         except KeyboardInterrupt as error:
-            raise self._interrupted() from error
+            raise self._interrupted(str(error)) from error
         except ToolFailure:
             keep = True  # its log is what explains it
             raise
@@ -275,14 +275,16 @@ class Tuning:
         self._folder.write(result, over=over)
         return result
 
-    def _interrupted(self) -> Interrupted:
+    def _interrupted(self, signal: str) -> Interrupted:
+        """Say what is kept of a run that was stopped, by the named signal or (empty) by Ctrl-C."""
+        stopped = f"stopped by {signal}" if signal else "stopped"
         done = len(self._search.trials) if self._search is not None else 0
         if not done:
-            return Interrupted("stopped before the first probe; nothing was kept.")
+            return Interrupted(f"{stopped} before the first probe; nothing was kept.")
         best = self._out_dir / "best.yaml"
         so_far = f" The best so far is {best}." if best.exists() else ""
         return Interrupted(
-            f"stopped after {done} probes; what is finished is in {self._out_dir}.{so_far}",
+            f"{stopped} after {done} probes; what is finished is in {self._out_dir}.{so_far}",
             f"Go on with: autotune run --resume --out {self._out_dir}",
         )
 
