@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from autotune.intake.request import (
 )
 from autotune.knobs.no_effect import idle_options, idle_words
 from autotune.knobs.versions import canonical_options
+from autotune.probe.processor import measure_share
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report.side_by_side import side_by_side
@@ -47,6 +49,7 @@ from autotune.use.planned import (
     headroom_of,
     held_out_notice,
     limits_of,
+    load_notice,
     notices_of,
     pinned,
     timeout_notice,
@@ -131,6 +134,8 @@ class Tuning:
         space = enumerate_space(self._space, facts, pinned(self._request, facts))
         if not space.candidates or self._repeats is not None:
             require_own(facts)
+        share = measure_share()
+        self._limits = replace(self._limits, slowdown=share.slowdown)
         plan = Plan(
             facts=facts,
             prepared=prepared,
@@ -140,6 +145,7 @@ class Tuning:
             notices=(
                 *((remark,) if remark else ()),
                 *timeout_notice(self._limits),
+                *load_notice(share, self._limits, prepared.device),
                 *held_out_notice(facts.lengths),
                 *notices_of(self._job.options, self._origin, prepared, self._why_cold),
                 *idle_words("your config", idle_options(facts)),
