@@ -40,6 +40,16 @@ class Device(Frozen):
         return self.kind if self.index is None else f"{self.kind}:{self.index}"
 
     @property
+    def visible_uuid(self) -> str | None:
+        """What names it in ``CUDA_VISIBLE_DEVICES`` whatever the order of devices; None if unknown.
+
+        CUDA gives a slice's own UUID and says in its name that it is one.
+        """
+        if self.uuid is None:
+            return None
+        return f"{'MIG' if ' MIG ' in self.name else 'GPU'}-{self.uuid}"
+
+    @property
     def others_bytes(self) -> int:
         """What other processes hold of it."""
         return max(0, self.total_bytes - self.free_bytes)

@@ -67,6 +67,7 @@ class ProbeSpec(Frozen):
         options: final TRL options, the candidate's and the isolation's included.
         env: environment variables the candidate needs beside the job's own.
         device: ``cpu`` or ``cuda:i``.
+        device_uuid: its entry in ``CUDA_VISIBLE_DEVICES``, where one is known.
         rows_dir: folder of the prepared rows.
         plan: which rows.
         pretruncate_tokens: length rows are cut to before TRL sees them.
@@ -85,6 +86,7 @@ class ProbeSpec(Frozen):
     options: dict[str, Any]
     env: dict[str, str] = {}
     device: str
+    device_uuid: str | None = None
     rows_dir: str
     plan: RowPlan
     pretruncate_tokens: int | None = None
@@ -116,6 +118,7 @@ class GuardSpec(Frozen):
         model_dir: local directory with the model's config and tokenizer.
         weights: ``random`` (seeded) or ``real``.
         device: ``cpu`` or ``cuda:i``.
+        device_uuid: its entry in ``CUDA_VISIBLE_DEVICES``, where one is known.
         rows_dir: folder of the prepared rows.
         rows: the rows of the update, in order; both candidates realise the same tokens of them.
         reference: what the candidate is compared with.
@@ -128,6 +131,7 @@ class GuardSpec(Frozen):
     model_dir: str
     weights: Literal["random", "real"]
     device: str
+    device_uuid: str | None = None
     rows_dir: str
     rows: tuple[int, ...]
     reference: GuardSide
@@ -159,6 +163,12 @@ class PrepareSpec(Frozen):
     sample_rows: int | None = None
     train_only: bool = False
     target: Device | None = None
+
+    @property
+    def asked_device(self) -> str:
+        """``device``, where the config's own ``use_cpu`` decides what ``auto`` is."""
+        cpu = self.device == "auto" and self.job.options.get("use_cpu")
+        return "cpu" if cpu else self.device
 
 
 class InspectSpec(Frozen):

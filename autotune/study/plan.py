@@ -42,6 +42,7 @@ def probe_spec(
         options={**job.options, **settings.options},
         env=settings.env,
         device=facts.device.label,
+        device_uuid=facts.device.visible_uuid,
         rows_dir=rows_dir,
         plan=row_plan(candidate, facts),
         pretruncate_tokens=settings.pretruncate_tokens,

@@ -10,7 +10,7 @@ import pytest
 from autotune.core.environment import Device
 from autotune.doctor import gpu_checks
 from autotune.probe.child.inspect import cuda_device, gpus_unseen, is_wsl
-from autotune.probe.child.isolate import see_one_device
+from autotune.probe.child.visible import see_one_device
 from autotune.probe.meters.cuda import CONTEXT_BYTES, CudaCap, CudaMeter
 from autotune.probe.meters.driver import DriverRefused, Identity, Reading
 from autotune.probe.meters.limit import limit_of
@@ -258,6 +258,9 @@ def test_wsl_is_known_by_its_kernel(release: str, expected: bool) -> None:
         ("3,1", "cuda:1", "1"),
         ("GPU-aaaa,MIG-bbbb", "cuda:1", "MIG-bbbb"),
         ("GPU-aaaa", "cuda:0", "GPU-aaaa"),
+        (None, "cuda:1 GPU-bbbb", "GPU-bbbb"),
+        ("3,1", "cuda:1 GPU-bbbb", "GPU-bbbb"),
+        ("MIG-aaaa", "cuda:0 GPU-aaaa", "MIG-aaaa"),
     ],
 )
 def test_a_probe_sees_the_one_device_it_measures(
@@ -268,7 +271,7 @@ def test_a_probe_sees_the_one_device_it_measures(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert see_one_device(device) == "cuda:0"
+    assert see_one_device(*device.split()) == "cuda:0"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == expected
 
 
