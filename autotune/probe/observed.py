@@ -9,6 +9,9 @@ from autotune.core.measurement import Measurement
 from autotune.core.outcome import Phase
 from autotune.probe.protocol import Failure
 
+#: A process without a deadline is ended when it uses no processor time for so long: it hangs.
+IDLE_S = 600.0
+
 
 @dataclass(frozen=True)
 class Observed:
@@ -18,7 +21,7 @@ class Observed:
         failure: the exception in the child, if it reported one.
         measurement: what it had measured.
         code: exit code; negative is a signal.
-        timed_out: whether the deadline ended it.
+        timed_out: whether the deadline ended it, or (where that is infinite) its idleness.
         deadline_s: the deadline.
         peak_rss_bytes: highest resident memory seen by the parent.
         host_total_bytes: the machine's memory.
