@@ -57,7 +57,14 @@ Headroom = Annotated[
         help="Share of the memory kept free. Default: 5%; 15% of memory shared with the system.",
     ),
 ]
-ProbeTimeout = Annotated[str, typer.Option("--probe-timeout", help="Longest single probe.")]
+ProbeTimeout = Annotated[
+    str | None,
+    typer.Option(
+        "--probe-timeout",
+        help="Longest single probe, such as 10m; a verification has five times that. Default: ten "
+        "times what is expected of it; your own config takes what it takes.",
+    ),
+]
 MinRetention = Annotated[
     str,
     typer.Option("--min-retention", help="Least share of label tokens a candidate must keep."),

@@ -43,7 +43,7 @@ class Request:
         trials: most probes of the search.
         timeout: longest search, such as ``10m``; checking the winner may take half as long again.
             None without a bound.
-        probe_timeout: longest probe.
+        probe_timeout: longest probe, such as ``10m``; None follows what is expected of each probe.
         allow: classes of change beyond neutral and data.
         weights: ``random`` or ``real``.
         set_options: TRL options that replace the config's; knobs among them are not searched.
@@ -73,7 +73,7 @@ class Request:
     effective_batch: int | None = None
     trials: int = DEFAULT_TRIALS
     timeout: str | None = None
-    probe_timeout: str = "2m"
+    probe_timeout: str | None = None
     allow: tuple[str, ...] = ()
     weights: str = "random"
     set_options: Mapping[str, Any] = field(default_factory=dict)
