@@ -10,6 +10,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.kept_words import kept_words, lost_words
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration
+from autotune.report.beside import beside_words
 from autotune.study.assemble import peaks_line
 from autotune.use.planned import Plan
 
@@ -75,6 +76,7 @@ def measured_lines(result: Result) -> list[str]:
         f"{show_duration(numbers.pass_seconds)}{middle}",
         f"kept        {kept_words(result, best)}; {lost_words(result, best)}",
     ]
+    lines += [f"            {sentence.rstrip('.')}" for sentence in beside_words(best)]
     speed, other = result.speedup, result.reference_trial
     if speed is not None and other is not None:
         lines.append(

@@ -132,7 +132,7 @@ class Ratio(Frozen):
 
     Args:
         reference: key of the candidate compared with.
-        value: median of the paired ratios; above 1 means faster than the reference.
+        value: geometric mean of the paired ratios; above 1 means faster than the reference.
         low: lower end of the 95 % interval.
         high: upper end of the 95 % interval.
         pairs: how many pairs were measured.

@@ -14,6 +14,7 @@ import numpy as np
 from autotune.core.job import Objective
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, TrialRecord
+from autotune.study.guard import differs
 from autotune.study.unmoved import unmoved
 
 _AFTER_THE_SEARCH = ("confirmation", "guard", "verification")
@@ -55,7 +56,7 @@ def _disproves(trial: TrialRecord, trials: Sequence[TrialRecord]) -> bool:
     if trial.role == "confirmation":
         return True
     if trial.role == "guard":
-        return trial.report.compared is not None
+        return differs(trial.report)
     shown = outcome.is_memory or outcome in (Outcome.INVALID, Outcome.NON_FINITE)
     return shown and verification_of(trials, trial) is None
 
@@ -203,7 +204,8 @@ def paired_ratio(
         candidate_seconds: score of the candidate in the same rounds.
         key: the reference's key.
 
-    The interval is Student's t on the logarithms of the paired ratios, 95 %, two-sided.
+    Value and interval are of one estimator, the geometric mean of the paired ratios, so that the
+    value lies in its interval: Student's t on their logarithms, 95 %, two-sided.
     """
     logs = np.log(np.asarray(reference_seconds) / np.asarray(candidate_seconds))
     middle = float(logs.mean())
@@ -215,7 +217,7 @@ def paired_ratio(
     )
     return Ratio(
         reference=key,
-        value=float(np.exp(np.median(logs))),
+        value=float(np.exp(middle)),
         low=float(np.exp(middle - half)),
         high=float(np.exp(min(middle + half, 700.0))),
         pairs=count,
