@@ -12,6 +12,7 @@ from autotune.core.command import train_command, weights_remark
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report.anatomy import lost_words, weights_words
+from autotune.report.beside import beside_words
 from autotune.report.in_effect import in_effect_words
 from autotune.study.assemble import peaks_line
 
@@ -59,6 +60,7 @@ def print_result(result: Result, console: Console) -> None:
             f"      memory measured on the worst batch: {max(measured.worst_tokens)} tokens in its "
             f"longest row{f' (rows {named}, ...)' if named else ''}"
         )
+    lines += [f"      {sentence.rstrip('.')}" for sentence in beside_words(best)]
     if in_effect := in_effect_words(best):
         lines.append(f"      {in_effect[0].lower()}{in_effect[1:]}")
     lines += [f"      {shown}" for shown in (result.equivalence, result.verification) if shown]

@@ -136,6 +136,7 @@ def wanted(
             rows=rows,
             accumulates=translated[index].accumulation > 1,
             target=target,
+            capability=facts.device.capability,
         )
 
     families: dict[str, list[int]] = {}

@@ -8,10 +8,12 @@ from autotune.core.equivalence import Compared, Precision, Update
 from autotune.core.outcome import Ending, Outcome, Phase
 
 #: Largest relative difference of the loss and of the gradient norm, by precision. Sums taken in
-#: another order differ by rounding: 24 bits of mantissa in fp32, 8 in bf16, 11 in fp16. fp16 is
-#: held to bf16's limits, since its smallest gradients are rounded away as well.
+#: another order differ by rounding: 24 bits of mantissa in fp32, 11 in tf32 and fp16, 8 in bf16.
+#: fp16 is held to bf16's limits, since its smallest gradients are rounded away as well; tf32 has
+#: the range of fp32 and is held closer.
 TOLERANCES: dict[Precision, tuple[float, float]] = {
     "fp32": (1e-5, 1e-4),
+    "tf32": (1e-4, 2e-3),
     "bf16": (5e-4, 1e-2),
     "fp16": (5e-4, 1e-2),
 }

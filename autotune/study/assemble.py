@@ -192,6 +192,8 @@ def peaks_line(peaks: Peaks) -> str:
     known = {
         "allocated": peaks.allocated_bytes,
         "reserved": peaks.reserved_bytes,
+        "context": peaks.context_bytes,
+        "paged": peaks.paged_bytes,
         "process": peaks.process_bytes,
         "device used": peaks.device_used_bytes,
     }

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from autotune.core.candidate import Candidate
+from autotune.core.cuda_memory import usual_context_bytes
 from autotune.core.environment import Device
 from autotune.core.measurement import Measurement, ProbeReport
 from autotune.core.memory import charged_bytes
@@ -22,7 +23,6 @@ from autotune.core.rates import Rates
 from autotune.core.traced_step import TracedPeak, TracedStep
 from autotune.knobs.facts import Facts
 from autotune.predict.calibrate import PeakSeen, TimeSeen, correct_peak, correct_time
-from autotune.predict.devices.catalogue import CONTEXT_BYTES
 from autotune.predict.devices.measured import read_rates, write_rates
 from autotune.predict.forecast import (
     Corrections,
@@ -230,11 +230,12 @@ class Foresight:
             self._update.append(TimeSeen(_totals(expected.update), took))
 
     def _predict(self) -> None:
-        on_gpu = self.facts.device.kind != "cpu"
+        device = self.facts.device
+        beside = 0 if device.kind == "cpu" else usual_context_bytes(device.capability)
         corrections = Corrections(
             micro=correct_time(self._micro, measured_rates=self.rates.measured),
             update=correct_time(self._update, measured_rates=self.rates.measured),
-            peak=correct_peak(self._peaks, prior_offset_bytes=CONTEXT_BYTES if on_gpu else 0),
+            peak=correct_peak(self._peaks, prior_offset_bytes=beside),
         )
         self._predicted = {
             key: predict(one, times, corrections) for key, (one, times) in self._traced.items()

@@ -9,6 +9,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from autotune.core.environment import Environment
 from autotune.core.job import Job, Trainer
 from autotune.knobs.catalog import BY_NAME
 from autotune.probe.child.capabilities import lacking_here
@@ -77,8 +78,12 @@ _DEFAULTS = (
 _SMALL_VOCABULARY = 8
 
 
-def run_prepare(spec: PrepareSpec) -> Prepared:
+def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepared:
     """Resolve the job.
+
+    Args:
+        spec: the job, and what it is resolved for.
+        machine: as it was looked at before this process chose what it sees; None looks now.
 
     Raises:
         BadInput: the options, the model or the rows cannot be used; says what and what to do.
@@ -89,14 +94,16 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
         from autotune.demo.model import materialise_model
 
         materialise_model(Path(job.model))
-    environment = inspect_environment()
-    auto = "cpu" if job.options.get("use_cpu") else "auto"
-    here = choose_device(environment, auto if spec.device == "auto" else spec.device)
+    environment = machine or inspect_environment()
+    # A device that is not here is resolved for wherever this runs, whatever ails a GPU of this one.
+    elsewhere = spec.target is not None and environment.gpu_fault
+    here = choose_device(environment, "cpu" if elsewhere else spec.asked_device)
     device = spec.target or here
     # TRL asks the machine it runs on: precision of another device is not refused as the CPU's.
     on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
     notices: list[str] = []
-    lacking = lacking_here(here)
+    seen_alone = machine is not None and here.index is not None
+    lacking = lacking_here(here.model_copy(update={"index": 0}) if seen_alone else here)
     options = resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
     if not spec.train_only:
         check_has_end(options)

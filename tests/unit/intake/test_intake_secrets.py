@@ -121,7 +121,8 @@ def test_a_secret_lies_as_deep_as_it_likes_and_what_is_beside_it_stays(tmp_path:
 
 
 def test_a_name_of_words_is_no_secret(tmp_path: Path) -> None:
-    text = "model_name_or_path: hf-internal-testing/tiny-random-LlamaForCausalLM\nseed: 3\n"
+    text = "model_name_or_path: hf-internal-testing/tiny-random-LlamaForCausalLM\n"
+    text += "dataset_name: demo\nseed: 3\n"
     job, origin = built(text, tmp_path)
     assert "hf-internal-testing/tiny-random-LlamaForCausalLM" == job.model
     assert text == job.config_text
