@@ -13,11 +13,19 @@ if TYPE_CHECKING:
     from autotune.intake.request import Request
 
 Model = Annotated[
-    str | None, typer.Option("--model", help="Hub id, model folder, or config.json.", metavar="M")
+    str | None,
+    typer.Option(
+        "--model",
+        help="Hub id, model folder, or config.json; demo is the embedded one.",
+        metavar="M",
+    ),
 ]
 Dataset = Annotated[
     str | None,
-    typer.Option("--dataset", help="Hub id, file (JSON, JSONL, Parquet, CSV), or folder."),
+    typer.Option(
+        "--dataset",
+        help="Hub id, file (JSON, JSONL, Parquet, CSV), or folder; demo is the embedded one.",
+    ),
 ]
 Config = Annotated[
     str | None, typer.Option("--config", help="TRL YAML file, as `trl sft --config` reads it.")

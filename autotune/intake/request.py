@@ -24,8 +24,9 @@ class Request:
     """What a user asks of ``autotune run``; names and units as on the command line.
 
     Args:
-        model: hub id, folder or ``config.json``; None takes it from the config, else the demo's.
-        dataset: hub id, file or folder; None takes it from the config, else the demo's.
+        model: hub id, folder or ``config.json``; None takes it from the config, ``demo`` is the
+            embedded one. Without a model and rows the job is the demo's.
+        dataset: hub id, file or folder; None and ``demo`` as for ``model``.
         dataset_config: the hub data set's configuration.
         dataset_train_split: split trained on; None is ``train`` or the config's.
         dataset_test_split: split evaluated on.

@@ -187,16 +187,18 @@ class InspectSpec(Frozen):
 
 
 class ConstructSpec(Frozen):
-    """Build the installed TRL's own argument objects from options that are about to be written.
+    """Have the installed TRL's own parser read a file it is to train from, as a whole.
 
     Args:
         trainer: which ``trl`` command.
-        options: what the file will hold, model and rows left out.
+        file: the YAML: options, environment and ``datasets:`` block.
+        arguments: what stands behind it on the command line.
     """
 
     kind: Literal["construct"] = "construct"
     trainer: Trainer
-    options: dict[str, Any]
+    file: str
+    arguments: tuple[str, ...] = ()
 
 
 class TraceSpec(Frozen):

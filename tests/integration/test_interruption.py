@@ -70,7 +70,7 @@ def test_a_signal_saves_what_is_finished_and_leaves_no_child(
 def test_ctrl_c_before_the_first_probe_leaves_nothing_behind(tmp_path: Path) -> None:
     model = tiny_model(tmp_path / "model")
     before = sorted(p.name for p in tmp_path.iterdir())
-    process = start("run", "--model", str(model), "--memory", "2GiB", cwd=tmp_path)
+    process = start("run", "--model", str(model), "--dataset", "demo", cwd=tmp_path)
     wait_until(lambda: bool(descendants(process.pid)), 60, "the measuring process to start")
     children = descendants(process.pid)
     process.send_signal(signal.SIGINT)
