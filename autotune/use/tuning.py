@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,13 +33,14 @@ from autotune.spaces.enumerate import enumerate_space, require_own
 from autotune.spaces.load import space_for, space_hash
 from autotune.study.assemble import Run, assemble
 from autotune.study.budget import budget_of, budget_remark
-from autotune.study.foresight import Foresight, rates_here, trace_candidates, trace_peaks
+from autotune.study.foresight import trace_peaks
 from autotune.study.no_fit import require_fit
 from autotune.study.search import Search
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
 from autotune.study.uninterrupted import uninterrupted
 from autotune.use.constructed import require_constructed
+from autotune.use.look_ahead import LookAhead
 from autotune.use.planned import (
     Plan,
     eval_rows,
@@ -176,7 +176,7 @@ class Tuning:
             notices=plan.notices,
         )
         make = (
-            partial(Search, look_ahead=partial(self._look_ahead, plan, runner))
+            partial(Search, look_ahead=LookAhead(plan, runner, self._out_dir, self._watch))
             if self._repeats is None
             else partial(Single, repeats=self._repeats)
         )
@@ -193,28 +193,6 @@ class Tuning:
             eval_rows=eval_rows(plan.prepared),
             has_weights=plan.prepared.model.has_weights,
         )
-
-    def _look_ahead(
-        self, plan: Plan, runner: Runner, candidates: Sequence[Candidate], seconds: float
-    ) -> Foresight | None:
-        """Have candidates traced; a tracer that fails costs the predictions and not the run."""
-        self._watch.stage(f"predicting {len(candidates)} candidates (steps on fake tensors)")
-        versions = plan.prepared.environment.versions
-        try:
-            rates = rates_here(plan.prepared.device, versions["torch"], cache_dir(), runner)
-            foreseen, _ = trace_candidates(
-                candidates,
-                plan.facts,
-                plan.prepared.model.model_dir,
-                runner,
-                seconds=seconds,
-                tick=self._watch.tick,
-                tell=self._watch.progress,
-            )
-        except ToolFailure as error:
-            self._watch.stage(f"no predictions: {error.message}")
-            return None
-        return Foresight(plan.facts, rates, foreseen) if foreseen else None
 
     def _go(self, runner: Runner) -> Result:
         assert self._search is not None
