@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.cli.row_progress import RowsView
+from autotune.cli.signals import how_to_stop
 from autotune.cli.words import (
     accumulation_of,
     describe,
@@ -74,6 +75,8 @@ class LiveView(RowsView):
             return
         for line in plan_lines(plan):
             self._console.print(line, markup=False)
+        if words := how_to_stop():
+            self._console.print(f"note     {words}", markup=False)
 
     def started(self, candidate: Candidate, role: str) -> None:
         """Note which probe runs."""

@@ -9,6 +9,7 @@ from autotune.cli.words import accumulation_of, describe, peak_of, speed_of
 from autotune.core.candidate import Candidate
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.report.beside import beside_words
 from autotune.study.assemble import peaks_line
 from autotune.use.planned import Plan
 
@@ -74,6 +75,7 @@ def measured_lines(result: Result) -> list[str]:
         f"{show_duration(numbers.pass_seconds)}{middle}",
         f"kept        {show_ratio(numbers.retention_ratio)} of the label tokens",
     ]
+    lines += [f"            {sentence.rstrip('.')}" for sentence in beside_words(best)]
     speed, other = result.speedup, result.reference_trial
     if speed is not None and other is not None:
         lines.append(

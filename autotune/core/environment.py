@@ -64,6 +64,8 @@ class Environment(Frozen):
         platform: operating system and kernel.
         devices: every device found, CPU last.
         notices: what cannot be measured here and why, one sentence each.
+        gpu_fault: why GPUs of this machine cannot be used, in their driver's words; empty when
+            nothing is wrong with them, or there are none.
         variables: environment variables set here that change speed or memory
             (`autotune.knobs.isolation.RECORDED_ENV`); None in documents older than this field.
     """
@@ -73,4 +75,5 @@ class Environment(Frozen):
     platform: str
     devices: tuple[Device, ...]
     notices: tuple[str, ...] = ()
+    gpu_fault: str = ""
     variables: dict[str, str] | None = None

@@ -72,6 +72,7 @@ class ProbeSpec(Frozen):
         plan: which rows.
         pretruncate_tokens: length rows are cut to before TRL sees them.
         cap_bytes: memory the candidate may use above the start; None measures without a cap.
+        budget_bytes: what the job may use of the device, headroom included; None if unknown.
         device_total_bytes: memory of the device; a peak above it has spilled. None: unknown.
         memory_only: stop after the memory phase.
         verification: look for longer instead of timing; None for an ordinary probe.
@@ -91,6 +92,7 @@ class ProbeSpec(Frozen):
     plan: RowPlan
     pretruncate_tokens: int | None = None
     cap_bytes: int | None = None
+    budget_bytes: int | None = None
     device_total_bytes: int | None = None
     memory_only: bool = False
     verification: Verification | None = None
@@ -189,16 +191,18 @@ class InspectSpec(Frozen):
 
 
 class ConstructSpec(Frozen):
-    """Build the installed TRL's own argument objects from options that are about to be written.
+    """Have the installed TRL's own parser read a file it is to train from, as a whole.
 
     Args:
         trainer: which ``trl`` command.
-        options: what the file will hold, model and rows left out.
+        file: the YAML: options, environment and ``datasets:`` block.
+        arguments: what stands behind it on the command line.
     """
 
     kind: Literal["construct"] = "construct"
     trainer: Trainer
-    options: dict[str, Any]
+    file: str
+    arguments: tuple[str, ...] = ()
 
 
 class TraceSpec(Frozen):

@@ -12,6 +12,7 @@ from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.knobs.versions import RENAMED, canonical_options, spelled
 from autotune.report.anatomy import lost_words, precompute_words, weights_words
+from autotune.report.beside import beside_words
 from autotune.report.in_effect import in_effect_words
 from autotune.report.side_by_side import what_dominates
 
@@ -119,8 +120,8 @@ def sentences(result: Result) -> list[str]:
             in_effect_words(best),
         )
         found += [f"{words[0].upper()}{words[1:]}." for words in said if words]
-    if best is not None and best.note:
-        found.append(f"Note: {best.note.rstrip('.')}.")
+        found += beside_words(best)
+        found += [f"Note: {best.note.rstrip('.')}."] if best.note else []
     if called := spelling(result):
         found.append(called)
     if processes := several_processes(result):

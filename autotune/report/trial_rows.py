@@ -50,6 +50,8 @@ def _memory(trial: TrialRecord) -> dict[str, Any]:
         "peak_bytes": peaks.deciding_bytes if peaks else None,
         "allocated_bytes": peaks.allocated_bytes if peaks else None,
         "reserved_bytes": peaks.reserved_bytes if peaks else None,
+        "context_bytes": peaks.context_bytes if peaks else None,
+        "paged_bytes": peaks.paged_bytes if peaks else None,
         "process_bytes": peaks.process_bytes if peaks else None,
         "device_used_bytes": peaks.device_used_bytes if peaks else None,
         "allocation_retries": peaks.allocation_retries if peaks else None,

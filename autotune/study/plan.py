@@ -47,6 +47,7 @@ def probe_spec(
         plan=row_plan(candidate, facts),
         pretruncate_tokens=settings.pretruncate_tokens,
         cap_bytes=budget.usable_bytes,
+        budget_bytes=budget.total_bytes,
         device_total_bytes=facts.device.total_bytes,
     )
 

@@ -4,8 +4,8 @@ A measurement is written before Optuna hears of it, so that nothing finished is 
 process that died in between left untold is told when the search is resumed. The choices of a study
 are frozen when it is created; a resumed search must have the same ones.
 
-Optuna cannot take back a trial that it has opened. One that has nothing to tell (a crash, a
-timeout, or a candidate that turns out to be invalid) ends as FAIL, with its outcome and reason as
+Optuna cannot take back a trial that it has opened. One that has nothing to tell (a crash,
+or a candidate that turns out to be invalid) ends as FAIL, with its outcome and reason as
 attributes: it has no value, no sampler reads it, and nothing counts it.
 """
 

@@ -78,6 +78,7 @@ class FakeSession:
             cap_bytes=self.spec.cap_bytes,
             device=self.spec.device,
             device_total_bytes=self.machine.total_bytes,
+            budget_bytes=self.spec.budget_bytes,
             surplus_bytes=surplus,
             checkpointing=checkpointing_of(self.spec.options),
         )
@@ -256,6 +257,9 @@ class FakeSession:
         return Peaks(
             allocated_bytes=allocated_bytes,
             reserved_bytes=reserved,
+            context_bytes=machine.context_bytes,
+            context_source="the machine says so",
+            paged_bytes=machine.paged_bytes(self.spec),
             process_bytes=process,
             device_used_bytes=min(process + machine.others_bytes, machine.total_bytes),
             allocation_retries=0,

@@ -61,7 +61,7 @@ def profile_rows(
     if origin.demo_model:
         # the demo model's limit says nothing of a model the user has not named
         job, positions = job.model_copy(update={"model": "the embedded demo model"}), None
-    notices = _notices(request, origin, prepared)
+    notices = _notices(origin, prepared)
     return report_of(job, prepared, lengths, positions, notices, watch)
 
 
@@ -139,16 +139,16 @@ def _prepare(
         return prepare(spec, runner, watch)
 
 
-def _notices(request: Request, origin: Origin, prepared: Prepared) -> tuple[str, ...]:
+def _notices(origin: Origin, prepared: Prepared) -> tuple[str, ...]:
     rows = prepared.profile
     found = [elsewhere] if (elsewhere := home_cache_refused()) else []
     if origin.demo_model:
         found.append(
-            "No model was named: tokens are those of the embedded demo model's tokenizer, and "
-            "another tokenizer makes other lengths."
+            "Tokens are those of the embedded demo model's tokenizer; lengths depend on the "
+            "tokenizer: name yours with --model."
         )
-    if request.dataset is None and request.config is None:
-        found.append("No data set was named: these are the embedded demo rows.")
+    if origin.demo_rows:
+        found.append("These are the embedded demo rows; name yours with --dataset.")
     if rows.conversion is not None:
         found.append(f"Rows: {rows.conversion}.")
     # what TRL's default does is said by the advice, first and with more numbers

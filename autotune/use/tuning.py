@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from autotune.intake.request import (
 )
 from autotune.knobs.no_effect import idle_options, idle_words
 from autotune.knobs.versions import canonical_options
+from autotune.probe.processor import measure_share
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report.side_by_side import side_by_side
@@ -47,6 +49,7 @@ from autotune.use.planned import (
     headroom_of,
     held_out_notice,
     limits_of,
+    load_notice,
     notices_of,
     pinned,
     timeout_notice,
@@ -96,7 +99,7 @@ class Tuning:
                 self._prepare_search(plan, runner)
                 return self._go(runner)
         except KeyboardInterrupt as error:
-            raise self._interrupted() from error
+            raise self._interrupted(str(error)) from error
         except ToolFailure:
             keep = True  # its log is what explains it
             raise
@@ -144,6 +147,8 @@ class Tuning:
         space = enumerate_space(self._space, facts, pinned(self._request, facts))
         if not space.candidates or self._repeats is not None:
             require_own(facts)
+        share = measure_share()
+        self._limits = replace(self._limits, slowdown=share.slowdown)
         plan = Plan(
             facts=facts,
             prepared=prepared,
@@ -153,6 +158,7 @@ class Tuning:
             notices=(
                 *((remark,) if remark else ()),
                 *timeout_notice(self._limits),
+                *load_notice(share, self._limits, prepared.device),
                 *held_out_notice(facts.lengths),
                 *notices_of(self._job.options, self._origin, prepared, self._why_cold),
                 *idle_words("your config", idle_options(facts)),
@@ -288,14 +294,16 @@ class Tuning:
         self._folder.write(result, over=over)
         return result
 
-    def _interrupted(self) -> Interrupted:
+    def _interrupted(self, signal: str) -> Interrupted:
+        """Say what is kept of a run that was stopped, by the named signal or (empty) by Ctrl-C."""
+        stopped = f"stopped by {signal}" if signal else "stopped"
         done = len(self._search.trials) if self._search is not None else 0
         if not done:
-            return Interrupted("stopped before the first probe; nothing was kept.")
+            return Interrupted(f"{stopped} before the first probe; nothing was kept.")
         best = self._out_dir / "best.yaml"
         so_far = f" The best so far is {best}." if best.exists() else ""
         return Interrupted(
-            f"stopped after {done} probes; what is finished is in {self._out_dir}.{so_far}",
+            f"{stopped} after {done} probes; what is finished is in {self._out_dir}.{so_far}",
             f"Go on with: autotune run --resume --out {self._out_dir}",
         )
 

@@ -86,21 +86,20 @@ def _answer(
     tracer: Tracer,
     machine: Environment | None,
 ) -> Reply:
-    from autotune.probe.child.inspect import choose_device, inspect_environment
+    from autotune.probe.child.inspect import devices_named, inspect_environment
     from autotune.probe.child.prepare import run_prepare
     from autotune.probe.child.rates import measure_rates
-    from autotune.training.arguments import parse_options
+    from autotune.training.arguments import parse_file
 
     try:
         if isinstance(spec, TraceSpec):
             return tracer(spec, work_dir)
         if isinstance(spec, InspectSpec):
             environment = inspect_environment(matmul=spec.matmul)
-            devices = dict.fromkeys(choose_device(environment, name) for name in spec.rates)
-            rates = tuple(measure_rates(device) for device in devices)
+            rates = tuple(measure_rates(d) for d in devices_named(environment, spec.rates))
             return Reply(environment=environment, rates=rates)
         if isinstance(spec, ConstructSpec):
-            parse_options(spec.trainer, spec.options)
+            parse_file(spec.trainer, Path(spec.file), spec.arguments)
             return Reply()
         return Reply(prepared=run_prepare(spec, machine))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)

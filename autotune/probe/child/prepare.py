@@ -96,7 +96,9 @@ def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepar
 
         materialise_model(Path(job.model))
     environment = machine or inspect_environment()
-    here = choose_device(environment, spec.asked_device)
+    # A device that is not here is resolved for wherever this runs, whatever ails a GPU of this one.
+    elsewhere = spec.target is not None and environment.gpu_fault
+    here = choose_device(environment, "cpu" if elsewhere else spec.asked_device)
     device = spec.target or here
     # TRL asks the machine it runs on: precision of another device is not refused as the CPU's.
     on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"

@@ -15,6 +15,7 @@ from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
 from autotune.predict.request import TraceRequest
 from autotune.study.foresight import Foresight, trace_candidates
+from autotune.study.limits import Limits
 from autotune.study.search import Search
 from autotune.study.strategy import tracing_seconds
 from autotune.testing.fake_machine import FakeMachine
@@ -153,3 +154,20 @@ def test_cheap_probes_are_not_preceded_by_traces(tmp_path: Path) -> None:
     slow.run()
     seconds = tracing_seconds(slow.trials[:1], 16)
     assert seconds is not None and seconds <= 0.1 * 16 * slow.trials[0].report.wall_seconds
+
+
+def test_what_is_predicted_slower_than_a_probe_that_did_not_end_is_skipped_and_said(
+    tmp_path: Path,
+) -> None:
+    everything = predicted_search(tmp_path / "all", trials=200, memory_bytes=40 * GIB)
+    everything.run()
+    walls = sorted(t.report.wall_seconds for t in everything.trials if t.role == "search")
+    search = predicted_search(tmp_path / "short", trials=200, memory_bytes=40 * GIB)
+    search.limits = Limits(trials=200, search_s=None, probe_s=walls[len(walls) // 4])
+    search.run()
+    late = [t for t in search.trials if t.report.ending.outcome is Outcome.TIMEOUT]
+    assert late and len(late) < sum(wall > walls[len(walls) // 4] for wall in walls)
+    (line,) = [s for s in search.refused() if s.what.startswith("predicted to be slower")]
+    assert line.count > 0
+    assert "--probe-timeout" in line.reason
+    assert any(t.estimate is not None for t in search.trials)
