@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from rich.console import Console
 
 from autotune.cli.live import trials_table
 from autotune.cli.words import accumulation_of, describe
+from autotune.core.command import train_command, weights_remark
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report.anatomy import lost_words, weights_words
@@ -72,11 +72,7 @@ def print_result(result: Result, console: Console) -> None:
     for line in lines:
         console.print(line, markup=False)
     console.print(f"written to {result.out_dir}", markup=False)
-    console.print(train_command(result), markup=False, soft_wrap=True)
-
-
-def train_command(result: Result) -> str:
-    """Return the command that trains the chosen configuration."""
-    file = Path(result.out_dir) / "best.yaml"
-    cpu = " --use_cpu true" if result.device.kind == "cpu" else ""
-    return f"trl {result.job.trainer.value} --config {shlex.quote(str(file))}{cpu}"
+    if remark := weights_remark(result):
+        console.print(f"{remark}.", markup=False)
+    command = train_command(result, str(Path(result.out_dir) / "best.yaml"))
+    console.print(command, markup=False, soft_wrap=True)

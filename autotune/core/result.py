@@ -171,6 +171,8 @@ class Result(Frozen):
             budget, its error band included.
         traced: what the peak of the compared candidates is made of, by key; traced after the
             search, where no prediction had said it.
+        lacks_weights: whether the model is a folder that holds a config and no weights, so that
+            training has to take them from elsewhere.
     """
 
     schema_version: Literal[1] = 1
@@ -200,6 +202,7 @@ class Result(Frozen):
     gated: tuple[str, ...] = ()
     traced: dict[str, TracedPeak] = {}
     eval_profile: DatasetProfile | None = None
+    lacks_weights: bool = False
 
     def trial_of(self, key: str | None) -> TrialRecord | None:
         """Return the first trial of a candidate that has an estimate, or None."""

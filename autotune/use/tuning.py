@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from autotune.core.candidate import Candidate
+from autotune.core.candidate import Candidate, Value
 from autotune.core.errors import EnvironmentUnable, Interrupted, ToolFailure
 from autotune.core.result import Result, TrialRecord
 from autotune.core.traced_step import TracedPeak
@@ -117,6 +117,13 @@ class Tuning:
         self._launcher, self._why_cold = open_measuring(self._job, self._origin, logs, self._watch)
         return Runner(self._launcher, self._out_dir)
 
+    def _searched(self, name: str) -> list[Value]:
+        """Return the choices of a knob that may be probed; none where the user fixed it."""
+        dimension = self._space.dimensions().get(name)
+        if self._repeats is not None or dimension is None or name in self._request.set_options:
+            return []
+        return [] if dimension.choices == "auto" else dimension.choices
+
     def _plan(self, runner: Runner) -> Plan:
         spec = PrepareSpec(
             job=self._job,
@@ -124,6 +131,12 @@ class Tuning:
             out_dir=str(self._out_dir.resolve() / "prepared"),
             cache_dir=str(cache_dir()),
             demo_model=self._origin.demo_model,
+            attention_kernels=tuple(
+                choice
+                for choice in self._searched("attn_implementation")
+                if isinstance(choice, str) and "/" in choice
+            ),
+            layer_kernels=True in self._searched("use_kernels"),
         )
         prepared = prepare(spec, runner, self._watch)
         self._launcher.preload(prepared.model.model_type)
