@@ -154,6 +154,8 @@ class PrepareSpec(Frozen):
         train_only: only look at the train rows: nothing will be emitted from them.
         target: a device that is not here and that everything is resolved for; None takes
             ``device``.
+        attention_kernels: attention code of the hub that may be searched.
+        layer_kernels: whether layers may be searched with kernels of the hub.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -165,6 +167,8 @@ class PrepareSpec(Frozen):
     sample_rows: int | None = None
     train_only: bool = False
     target: Device | None = None
+    attention_kernels: tuple[str, ...] = ()
+    layer_kernels: bool = False
 
     @property
     def asked_device(self) -> str:

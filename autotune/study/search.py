@@ -24,6 +24,7 @@ from autotune.study.limits import fastest_late, has_more_time, is_late, slower_t
 from autotune.study.proof import Proving
 from autotune.study.refusals import is_refusal, set_aside, skipped
 from autotune.study.session import LEARNED_FROM
+from autotune.study.storage import Pruned
 from autotune.study.strategy import first_candidates, promising, smallest, tracing_seconds
 from autotune.study.suggest import Seen, propose
 
@@ -36,8 +37,8 @@ class Search(Proving):
     """One search over an enumerated space; its other fields are the session's.
 
     Args:
-        look_ahead: has candidates traced for so many seconds and returns what is expected of
-            them, None when it cannot; None never does.
+        look_ahead: has candidates traced for so many seconds (0: only takes what was traced
+            before) and returns what is expected of them, None when nothing is; None never does.
     """
 
     look_ahead: Callable[[Sequence[Candidate], float], Foresight | None] | None = None
@@ -118,10 +119,11 @@ class Search(Proving):
     def _foresee(self, own: Candidate) -> None:
         """Have the candidates traced where that pays, and take in what was probed already."""
         seconds = tracing_seconds(self.trials, self.limits.trials)
-        if self.look_ahead is None or seconds is None:
+        if self.look_ahead is None:
             return
         everything = {c.key: c for c in (own, *self.space.candidates)}
-        seconds = min(seconds, max(0.0, self.left_s(checks=0.0)))
+        # A resumed search knows what it knew, whether it traces more or not.
+        seconds = min(seconds or 0.0, max(0.0, self.left_s(checks=0.0)))
         self.foresight = self.look_ahead(list(everything.values()), seconds)
         for trial in self.trials:
             if self.foresight is not None and trial.role in LEARNED_FROM:
@@ -129,9 +131,16 @@ class Search(Proving):
 
     def _keep_gated(self) -> None:
         """Tell Optuna what was not probed, with the peak it was predicted to need."""
-        for key, prediction in self.gated().items():
-            params = {n: self._searched(prediction.candidate, n) for n in self.space.choices}
-            self.store.pruned(params, self.space.choices, key, prediction.peak_bytes)
+        gated = [
+            Pruned(
+                params={n: self._searched(p.candidate, n) for n in self.space.choices},
+                key=key,
+                predicted_peak_bytes=p.peak_bytes,
+            )
+            for key, p in self.gated().items()
+        ]
+        if gated:
+            self.store.keep_pruned(gated, self.space.choices)
 
     def _next(self, done: set[str]) -> Candidate | None:
         """Return the most promising candidate, and in every second turn the sampler's."""

@@ -21,7 +21,9 @@ from autotune.study.foresight import Foresight, trace_candidates
 from autotune.study.host_memory import host_remark
 from autotune.study.limits import Limits
 from autotune.study.search import Search
+from autotune.study.storage import IN_MEMORY
 from autotune.study.strategy import tracing_seconds
+from autotune.study.traces import Traces, read_traces, write_traces
 from autotune.testing.fake_machine import FakeMachine
 from tests.support.facts import GIB, GPU, MIB, facts_of
 from tests.support.search import SMALL_SPACE, search_of, space_of
@@ -61,19 +63,33 @@ def traced(request: TraceRequest) -> TracedStep:
     )
 
 
+VERSIONS = {"autotune": "1", "torch": "2"}
+
+
 def predicted_search(
     folder: Path,
     *,
     memory_bytes: int = 12 * GIB,
     trials: int = 8,
+    storage: str | None = IN_MEMORY,
+    started: int = 0,
     facts: Facts = FACTS,
     space: Space = SMALL_SPACE,
 ) -> Search:
     search = search_of(
-        folder, facts, space=space, machine=MACHINE, memory_bytes=memory_bytes, trials=trials
+        folder,
+        facts,
+        space=space,
+        machine=MACHINE,
+        memory_bytes=memory_bytes,
+        trials=trials,
+        storage=storage,
+        started=started,
     )
 
-    def look_ahead(candidates: Sequence[Candidate], seconds: float) -> Foresight:
+    def look_ahead(candidates: Sequence[Candidate], seconds: float) -> Foresight | None:
+        before = read_traces(folder, VERSIONS)
+        kept = {} if before is None else dict(before.steps)
         foreseen, _ = trace_candidates(
             candidates,
             facts,
@@ -82,8 +98,10 @@ def predicted_search(
             seconds=seconds,
             tick=lambda _: None,
             tell=lambda *_: None,
+            kept=kept,
         )
-        return Foresight(facts, rates_of(), foreseen)
+        write_traces(folder, Traces(versions=VERSIONS, rates=rates_of(), steps=kept))
+        return Foresight(facts, rates_of(), foreseen) if foreseen else None
 
     search.look_ahead = look_ahead
     return search
@@ -228,3 +246,29 @@ def test_a_prediction_says_what_offloading_asks_of_the_host(tmp_path: Path) -> N
     assert "it may not fit" in host_remark(largest, size + 1)
     assert "" == host_remark(largest, 2 * size) == host_remark(largest, None)
     assert "" == host_remark(None, size)
+
+
+def test_a_search_resumed_after_its_last_probe_has_its_predictions_and_what_they_gated(
+    tmp_path: Path,
+) -> None:
+    whole = predicted_search(tmp_path, memory_bytes=2 * GIB, trials=4, storage=None)
+    whole.run()
+    whole.store.close()
+    assert whole.gated() and tracing_seconds(whole.trials, 4) is None, "nothing is left to probe"
+    resumed = predicted_search(
+        tmp_path, memory_bytes=2 * GIB, trials=4, storage=None, started=len(whole.trials)
+    )
+    resumed.run()
+    assert whole.predictions() == resumed.predictions()
+    assert whole.gated() == resumed.gated()
+
+
+def test_traces_of_other_versions_and_damaged_ones_are_not_read(tmp_path: Path) -> None:
+    assert None is read_traces(tmp_path, VERSIONS)
+    made = Traces(versions=VERSIONS, rates=rates_of(), steps={})
+    write_traces(tmp_path, made)
+    assert made == read_traces(tmp_path, VERSIONS)
+    assert None is read_traces(tmp_path, {**VERSIONS, "torch": "3"})
+    (tmp_path / "traces.json.gz").write_bytes(b"no gzip")
+    assert None is read_traces(tmp_path, VERSIONS)
+    write_traces(tmp_path / "nowhere", made)
