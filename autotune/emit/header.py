@@ -9,9 +9,10 @@ import os
 from pathlib import Path
 
 from autotune.core.command import weights_remark
+from autotune.core.kept_words import kept_words
 from autotune.core.result import Result
 from autotune.core.secrets import SECRET_OPTIONS
-from autotune.core.units import show_bytes, show_ratio
+from autotune.core.units import show_bytes
 from autotune.emit.changes import Change
 from autotune.emit.settings import Settings
 from autotune.emit.values import one_line
@@ -76,7 +77,7 @@ def _numbers(result: Result, settings: Settings) -> list[str]:
     if estimate is not None:
         lines.append(
             f"{estimate.useful_tokens_per_s:,.0f} useful tokens/s,"
-            f" {show_ratio(estimate.retention_ratio)} of the label tokens kept"
+            f" {kept_words(result, settings.trial)}"
         )
     speed = result.speedup
     if speed is not None and result.best != result.reference:
