@@ -57,6 +57,7 @@ def follow_batches(
     """
     with tempfile.TemporaryDirectory(prefix="autotune-trace-") as folder, quiet():
         run = _Run(request, len(batches))
+        run.follow.capability = request.capability
         if request.target == "cpu":
             run.follow.inside = cpu_kernels()
         with (

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.core import cuda_memory
 from autotune.predict.attention import flash_kernels, workspace_bytes
 from autotune.predict.autocast import cuda_autocast
 from autotune.predict.follow import Follow
@@ -149,36 +150,12 @@ def _modules_with(name: str) -> list[Any]:
     ]
 
 
-@contextlib.contextmanager
-def _paged_states(follow: Follow) -> Iterator[None]:
-    from bitsandbytes.optim.optimizer import Optimizer8bit
-
-    original: Any = Optimizer8bit.get_state_buffer
-
-    def on_host(self: Any, p: Any, *args: Any, **kwargs: Any) -> Any:
-        buffer = original(self, p, *args, **kwargs)
-        if self.is_paged and p.numel() >= PAGED_ELEMENTS:
-            follow.storages.on_host(buffer)
-        return buffer
-
-    with replaced(Optimizer8bit, "get_state_buffer", on_host):
-        yield
-
-
-#: Elements from which bitsandbytes pages a state (``Optimizer8bit.get_state_buffer``, 0.50).
-PAGED_ELEMENTS = 100_000
-
-
 # -- kernels --------------------------------------------------------------------------------------
-
-#: What cuBLAS takes from the caching allocator before Hopper: ``:4096:2:16:8``
-#: (aten/src/ATen/cuda/CUDABlas workspaces, ``CUBLAS_WORKSPACE_CONFIG``).
-CUBLAS_WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * 1024
 
 
 @contextlib.contextmanager
 def _cublas(follow: Follow) -> Iterator[None]:
-    follow.ledger.come(CUBLAS_WORKSPACE_BYTES, "temporaries")
+    follow.ledger.come(cuda_memory.workspace_bytes(follow.capability), "temporaries")
     yield
 
 
@@ -232,9 +209,10 @@ RULES: tuple[TargetRule, ...] = (
     ),
     TargetRule(
         "paged_states",
-        "Paged optimizer states are managed memory, not the allocator's.",
+        "Paged optimizer states count as device memory: they leave it only when it is full, and "
+        "then every update waits for them.",
         _paged,
-        _paged_states,
+        lambda _: contextlib.nullcontext(),
     ),
     TargetRule(
         "flash_backward_workspace",
@@ -250,7 +228,7 @@ RULES: tuple[TargetRule, ...] = (
     ),
     TargetRule(
         "cublas_workspace",
-        "cuBLAS keeps a workspace of 8 MiB.",
+        "cuBLAS keeps a workspace for the forward and one for the backward pass.",
         _always,
         _cublas,
     ),
