@@ -6,7 +6,7 @@ from typing import Literal
 
 from autotune.core.job import Frozen
 
-Precision = Literal["fp32", "bf16", "fp16"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 
 
 class Update(Frozen):
@@ -17,15 +17,16 @@ class Update(Frozen):
         label_tokens: tokens trained on, over all of them; where a trainer has no label tokens
             (reward), the tokens it reads.
         loss: the update's loss: the sum of what ``training_step`` returned, each already divided
-            by what the trainer divides it by.
-        grad_norm: gradient norm before clipping.
-        precision: lowest precision the step computes in.
+            by what the trainer divides it by; None where it is not finite.
+        grad_norm: gradient norm before clipping; None where it is not finite.
+        precision: lowest precision the step computes in; tf32 where fp32 products may be taken in
+            tensor cores.
     """
 
     micro_steps: int
     label_tokens: int
-    loss: float
-    grad_norm: float
+    loss: float | None
+    grad_norm: float | None
     precision: Precision
 
 

@@ -48,6 +48,7 @@ class Ending(Frozen):
         reason: one sentence for a person; empty when it fits.
         detail: the original error text or the last lines of its traceback.
         causes: knobs whose choices, together, are known to be the cause; empty when not known.
+        transient: whether the fault has nothing to do with the candidate and may be gone next time.
     """
 
     outcome: Outcome
@@ -55,3 +56,4 @@ class Ending(Frozen):
     reason: str = ""
     detail: str = ""
     causes: tuple[str, ...] = ()
+    transient: bool = False

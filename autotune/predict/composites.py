@@ -50,13 +50,17 @@ def half_softmax() -> Any:
     return kernels("AutogradCPU", by_name)
 
 
-def attention(compute: Compute | None) -> Any:
+def attention(capability: str | None) -> Any:
     """Return a context in which ``sdpa`` runs the kernels it would on a GPU.
 
     Args:
-        compute: compute capability of the GPU; None is taken as a recent one.
+        capability: its compute capability, such as ``8.0``; None is taken as a recent one.
     """
-    kernel = partial(_attention, compute or _FLASH_COMPUTE)
+    compute = _FLASH_COMPUTE
+    if capability is not None:
+        major, _, minor = capability.partition(".")
+        compute = (int(major), int(minor or 0))
+    kernel = partial(_attention, compute)
     return kernels("AutogradCPU", {"scaled_dot_product_attention": kernel})
 
 

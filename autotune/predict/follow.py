@@ -79,6 +79,8 @@ class Follow(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.workspaces: dict[Any, Callable[[Sequence[Any]], int]] = {}
         #: kernels written in torch operations, by operator: what they do inside is followed too
         self.inside: dict[Any, Callable[..., Any]] = {}
+        #: compute capability of the device whose step is asked for; None where it is not known
+        self.capability: str | None = None
         self._fake = FakeTensorMode(allow_non_fake_inputs=True)
 
     @classmethod

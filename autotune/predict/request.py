@@ -83,7 +83,7 @@ class TraceRequest(Frozen):
         accumulates: whether an update has more than one micro-step, so that gradients are held
             while activations are.
         target: the kind of device whose step is asked for.
-        compute: compute capability of that device, such as ``8.0``; None where it is not known.
+        capability: its CUDA compute capability such as ``9.0``; None where it is not known.
     """
 
     trainer: Trainer
@@ -92,4 +92,4 @@ class TraceRequest(Frozen):
     rows: tuple[Row, ...] = Field(min_length=1)
     accumulates: bool = True
     target: Target = "cuda"
-    compute: str | None = None
+    capability: str | None = None

@@ -57,13 +57,14 @@ def follow_batches(
     """
     with tempfile.TemporaryDirectory(prefix="autotune-trace-") as folder, quiet():
         run = _Run(request, len(batches))
+        run.follow.capability = request.capability
         if request.target == "cpu":
             run.follow.inside = cpu_kernels()
         with (
             modules_move_in_place(),
             quantised_weights(),
             weights_without_values(),
-            applied(rules_for(request.target, request.options), run.follow, request.compute),
+            applied(rules_for(request.target, request.options), run.follow),
         ):
             trainer = run.build(model_dir, Path(folder))
             run.train(trainer, batches)

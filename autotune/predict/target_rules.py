@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.core import cuda_memory
 from autotune.predict import composites
 from autotune.predict.attention import flash_kernels, workspace_bytes
 from autotune.predict.autocast import cuda_autocast, fp16_autocast
@@ -19,8 +20,7 @@ from autotune.predict.offload import offloading
 from autotune.predict.patching import replaced
 
 Options = Mapping[str, Any]
-Compute = tuple[int, int]
-Applied = Callable[[Follow, Compute | None], contextlib.AbstractContextManager[Any]]
+Applied = Callable[[Follow], contextlib.AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,7 @@ class TargetRule:
         name: what it is called.
         says: the difference, one sentence for the notes.
         concerns: whether it matters under these options.
-        applied: makes a trace follow CUDA while it is entered; gets the trace's mode and the GPU's
-            compute capability, where that is known.
+        applied: makes a trace follow CUDA while it is entered.
     """
 
     name: str
@@ -52,21 +51,16 @@ def rules_for(target: str, options: Options) -> tuple[TargetRule, ...]:
 
 
 @contextlib.contextmanager
-def applied(
-    rules: Sequence[TargetRule], follow: Follow, compute: str | None = None
-) -> Iterator[None]:
+def applied(rules: Sequence[TargetRule], follow: Follow) -> Iterator[None]:
     """Make a trace follow CUDA.
 
     Args:
         rules: from `rules_for`.
         follow: the mode of the trace.
-        compute: compute capability of the GPU, such as ``8.0``; None where it is not known.
     """
-    major, _, minor = (compute or "").partition(".")
-    version = (int(major), int(minor or 0)) if major else None
     with contextlib.ExitStack() as stack:
         for rule in rules:
-            stack.enter_context(rule.applied(follow, version))
+            stack.enter_context(rule.applied(follow))
         yield
 
 
@@ -102,7 +96,7 @@ class _Triton:
 
 
 @contextlib.contextmanager
-def _triton_head(follow: Follow, _: Compute | None) -> Iterator[None]:
+def _triton_head(follow: Follow) -> Iterator[None]:
     from trl.kernels import chunked_logprob
     from trl.trainer import utils
 
@@ -131,7 +125,7 @@ def _triton_head(follow: Follow, _: Compute | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _foreach_optimizer(_: Follow, __: Compute | None) -> Iterator[None]:
+def _foreach_optimizer(_: Follow) -> Iterator[None]:
     from torch.optim import optimizer
 
     default = optimizer._default_to_fused_or_foreach
@@ -157,43 +151,19 @@ def _modules_with(name: str) -> list[Any]:
     ]
 
 
-@contextlib.contextmanager
-def _paged_states(follow: Follow, _: Compute | None) -> Iterator[None]:
-    from bitsandbytes.optim.optimizer import Optimizer8bit
-
-    original: Any = Optimizer8bit.get_state_buffer
-
-    def on_host(self: Any, p: Any, *args: Any, **kwargs: Any) -> Any:
-        buffer = original(self, p, *args, **kwargs)
-        if self.is_paged and p.numel() >= PAGED_ELEMENTS:
-            follow.storages.on_host(buffer)
-        return buffer
-
-    with replaced(Optimizer8bit, "get_state_buffer", on_host):
-        yield
-
-
-#: Elements from which bitsandbytes pages a state (``Optimizer8bit.get_state_buffer``, 0.50).
-PAGED_ELEMENTS = 100_000
-
-
 # -- kernels --------------------------------------------------------------------------------------
 
-#: What cuBLAS takes from the caching allocator before Hopper: ``:4096:2:16:8``
-#: (aten/src/ATen/cuda/CUDABlas workspaces, ``CUBLAS_WORKSPACE_CONFIG``).
-CUBLAS_WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * 1024
-
 
 @contextlib.contextmanager
-def _cublas(follow: Follow, _: Compute | None) -> Iterator[None]:
-    follow.ledger.come(CUBLAS_WORKSPACE_BYTES, "temporaries")
+def _cublas(follow: Follow) -> Iterator[None]:
+    follow.ledger.come(cuda_memory.workspace_bytes(follow.capability), "temporaries")
     yield
 
 
 @contextlib.contextmanager
-def _attention(follow: Follow, compute: Compute | None) -> Iterator[None]:
+def _attention(follow: Follow) -> Iterator[None]:
     composites.backward_workspaces(follow, workspace_bytes)
-    with composites.attention(compute):
+    with composites.attention(follow.capability):
         yield
 
 
@@ -226,25 +196,25 @@ RULES: tuple[TargetRule, ...] = (
         "autocast_in_fp32",
         "CUDA's autocast runs softmax, norms, powers and sums in fp32.",
         _mixes,
-        lambda *_: cuda_autocast(),
+        lambda _: cuda_autocast(),
     ),
     TargetRule(
         "fp16_autocast",
         "accelerate runs fp16 under autocast on accelerators alone.",
         _has("fp16"),
-        lambda *_: fp16_autocast(),
+        lambda _: fp16_autocast(),
     ),
     TargetRule(
         "native_dropout",
         "Dropout keeps a mask of one byte per element on CUDA.",
         _always,
-        lambda *_: composites.dropout(),
+        lambda _: composites.dropout(),
     ),
     TargetRule(
         "half_to_float",
         "Softmax of fp16 gives fp32 without a copy of its operand on CUDA.",
         _half,
-        lambda *_: composites.half_softmax(),
+        lambda _: composites.half_softmax(),
     ),
     TargetRule(
         "triton_head",
@@ -260,9 +230,10 @@ RULES: tuple[TargetRule, ...] = (
     ),
     TargetRule(
         "paged_states",
-        "Paged optimizer states are managed memory, not the allocator's.",
+        "Paged optimizer states count as device memory: they leave it only when it is full, and "
+        "then every update waits for them.",
         _paged,
-        _paged_states,
+        lambda _: contextlib.nullcontext(),
     ),
     TargetRule(
         "attention_kernels",
@@ -275,11 +246,11 @@ RULES: tuple[TargetRule, ...] = (
         "flash_output_set",
         "FlashAttention keeps its output and one fp32 number per row of scores.",
         is_flash,
-        lambda follow, _: flash_kernels(follow),
+        flash_kernels,
     ),
     TargetRule(
         "cublas_workspace",
-        "cuBLAS keeps a workspace of 8 MiB.",
+        "cuBLAS keeps a workspace for the forward and one for the backward pass.",
         _always,
         _cublas,
     ),
@@ -287,6 +258,6 @@ RULES: tuple[TargetRule, ...] = (
         "activations_on_host",
         "Offloaded activations leave the device, but for the last few of each pass.",
         _has("activation_offloading"),
-        lambda follow, _: offloading(follow),
+        offloading,
     ),
 )

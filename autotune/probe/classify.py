@@ -6,13 +6,14 @@ second look at the same candidate changes is decided here.
 
 from __future__ import annotations
 
+import math
+
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.units import show_bytes, show_duration
-from autotune.probe.error_texts import TRANSIENT
 from autotune.probe.judge_failure import judge_failure, judge_silence
 from autotune.probe.judge_run import judge_run
-from autotune.probe.observed import Observed
+from autotune.probe.observed import IDLE_S, Observed
 
 #: A crash is put down to the cap when the candidate needs at least this share of it.
 _NEAR = 0.9
@@ -35,12 +36,14 @@ def classify(seen: Observed) -> tuple[Ending, int | None]:
 
 
 def _classify(seen: Observed) -> tuple[Ending, int | None]:
-    if seen.timed_out:
-        reason = f"it did not end within {show_duration(seen.deadline_s)}{seen.when}"
-        ending = Ending(
-            outcome=Outcome.TIMEOUT, phase=seen.last_phase, reason=reason, detail=seen.log_tail
-        )
-        return ending, None
+    if seen.timed_out:  # what its libraries said last has nothing to do with it
+        if math.isinf(seen.deadline_s):
+            outcome = Outcome.CRASHED
+            reason = f"it hung: no processor time was used for {show_duration(IDLE_S)}"
+        else:
+            outcome = Outcome.TIMEOUT
+            reason = f"it did not end within {show_duration(seen.deadline_s)}"
+        return Ending(outcome=outcome, phase=seen.last_phase, reason=reason + seen.when), None
     if seen.failure is not None:
         return judge_failure(seen, seen.failure)
     if seen.signal is not None or seen.measurement is None:
@@ -54,10 +57,7 @@ def is_transient(report: ProbeReport) -> bool:
     Args:
         report: a probe that ended; one that is retried is retried once.
     """
-    ending = report.ending
-    if ending.outcome is not Outcome.CRASHED:
-        return False
-    return bool(TRANSIENT.search(f"{ending.reason}\n{ending.detail}"))
+    return report.ending.outcome is Outcome.CRASHED and report.ending.transient
 
 
 def is_near(report: ProbeReport, cap_bytes: int) -> bool:
@@ -75,6 +75,14 @@ def starved(crashed: ProbeReport, uncapped: ProbeReport, cap_bytes: int) -> Prob
         uncapped: the same candidate with all the device's free memory.
         cap_bytes: the cap it crashed under.
     """
+    if uncapped.ending.outcome.is_memory:  # all there is was not enough: now it says so itself
+        reason = f"{uncapped.ending.reason} ({crashed.ending.reason})"
+        return crashed.model_copy(
+            update={
+                "ending": uncapped.ending.model_copy(update={"reason": reason}),
+                "needed_bytes": max(uncapped.needed_bytes or 0, cap_bytes),
+            }
+        )
     measured = uncapped.measurement
     peak = measured.peaks.deciding_bytes if measured is not None else None
     if not is_near(uncapped, cap_bytes) or measured is None or peak is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 
+from autotune.core.errors import EnvironmentUnable
 from autotune.core.outcome import Phase
 from autotune.probe.cgroup import cgroup_limit
 from autotune.probe.observed import Observed
@@ -19,7 +20,7 @@ class Finished:
 
     Args:
         code: its exit code; negative is a signal.
-        timed_out: whether the deadline ended it.
+        timed_out: whether the deadline ended it, or (where that is infinite) its idleness.
         wall_seconds: how long it ran.
         peak_rss_bytes: highest resident memory seen.
         reply: its answer, None when it left none.
@@ -58,6 +59,16 @@ class Finished:
             phase=self.phase,
             step=self.step,
         )
+
+    def require_able(self) -> None:
+        """Stop where the process found that this machine or installation cannot do what was asked.
+
+        Raises:
+            EnvironmentUnable: in the process's words.
+        """
+        failure = self.reply.failure if self.reply else None
+        if failure is not None and failure.unable:
+            raise EnvironmentUnable(failure.message, failure.hint)
 
     def tail(self, lines: int = 15) -> str:
         """Return the last lines of its output."""

@@ -1,32 +1,34 @@
-"""Judges a probe that failed, by the words of whoever failed it; pure."""
+"""Judges a probe that failed, by what was raised, where, and in whose words; pure.
+
+Whether it is lack of memory is decided in judge_memory.py.
+"""
 
 from __future__ import annotations
 
 import signal
 
+from autotune.core.library_words import bare_words
 from autotune.core.outcome import Ending, Outcome
 from autotune.core.units import show_bytes
 from autotune.probe.error_texts import (
     ATTENTION,
-    DEVICE_ALLOCATOR,
-    DEVICE_OOM,
+    COMPILER_CACHE,
+    DISK_ERRNOS,
     DISK_FULL,
-    HOST_OOM,
     INVALID_TYPES,
     LIGER,
     MEDIA_CUT,
     NO_GRADIENT,
     OFFLOADING,
-    ON_CHIP,
-    OUT_OF_MEMORY,
-    PINNED,
-    RAISED,
     RECOMPUTE,
     REQUESTED,
+    TRANSIENT,
+    TRANSIENT_ERRNOS,
     UNSCALE,
 )
+from autotune.probe.judge_memory import exceptions, kinds, memory_in_log, memory_of
 from autotune.probe.observed import Observed
-from autotune.probe.protocol import Failure
+from autotune.probe.protocol import Failure, Raised
 
 HOST_FULL = "host memory ran out"
 #: Variants of gradient checkpointing, in the words of those who know torch's.
@@ -36,8 +38,6 @@ _VARIANTS = {
     "selective": "selective",
     "reentrant": "reentrant (use_reentrant true)",
 }
-#: Lines of a traceback that show which function asked for memory.
-_LAST_FRAMES = 8
 
 
 def judge_failure(seen: Observed, failure: Failure) -> tuple[Ending, int | None]:
@@ -51,8 +51,7 @@ def judge_failure(seen: Observed, failure: Failure) -> tuple[Ending, int | None]
         The ending, and the least memory it is known to need when it did not fit.
     """
     name = failure.type_name.rpartition(".")[2]
-    text = "\n".join([f"{failure.type_name}: {failure.message}", *_chained(failure.traceback)])
-    memory = memory_of(text, seen.device, failure.traceback)
+    memory = memory_of(failure, seen.device)
     if memory is not None:
         what = "the device ran out of memory" if memory is Outcome.OOM_DEVICE else HOST_FULL
         cap = f" under the cap of {show_bytes(seen.cap_bytes)}" if seen.cap_bytes else ""
@@ -61,33 +60,8 @@ def judge_failure(seen: Observed, failure: Failure) -> tuple[Ending, int | None]
             phase=failure.phase,
             reason=f"{what}{cap}{seen.when}",
             detail=failure.message or failure.type_name,
-        ), needed_bytes(seen, text)
+        ), needed_bytes(seen, "\n".join(raised.message for raised in exceptions(failure)))
     return _cause(name, seen, failure), None
-
-
-def memory_of(text: str, device: str, traceback: str = "") -> Outcome | None:
-    """Return which memory a text says has run out; None when it is not about memory.
-
-    Args:
-        text: exception or log in a library's words.
-        device: ``cpu`` or ``cuda:i``; decides where the text does not say whose memory.
-        traceback: where it was raised: pinned memory is the host's, whatever the words.
-    """
-    text = ON_CHIP.sub("", text)
-    if DEVICE_OOM.search(text):
-        where = "\n".join([text, *traceback.splitlines()[-_LAST_FRAMES:]])
-        pinned = PINNED.search(where) and not DEVICE_ALLOCATOR.search(text)
-        return Outcome.OOM_HOST if pinned else Outcome.OOM_DEVICE
-    if HOST_OOM.search(text):
-        return Outcome.OOM_HOST
-    if OUT_OF_MEMORY.search(text):
-        return Outcome.OOM_HOST if device == "cpu" else Outcome.OOM_DEVICE
-    return None
-
-
-def _chained(traceback: str) -> list[str]:
-    """Return the other exceptions a traceback names: what was raised before, and wrapped."""
-    return [line for line in traceback.splitlines() if RAISED.match(line)]
 
 
 def _cause(name: str, seen: Observed, failure: Failure) -> Ending:
@@ -108,7 +82,7 @@ def _cause(name: str, seen: Observed, failure: Failure) -> Ending:
             causes=causes,
         )
 
-    if DISK_FULL.search(failure.message):
+    if any(_is_disk(raised) for raised in exceptions(failure)):
         return _crashed(failure, f"the disk is full: {message}")
     if OFFLOADING.search(where):
         return invalid(f"activation_offloading failed: {message}", "activation_offloading")
@@ -142,8 +116,27 @@ def _cause(name: str, seen: Observed, failure: Failure) -> Ending:
 
 def _crashed(failure: Failure, reason: str) -> Ending:
     return Ending(
-        outcome=Outcome.CRASHED, phase=failure.phase, reason=reason, detail=failure.traceback
+        outcome=Outcome.CRASHED,
+        phase=failure.phase,
+        reason=reason,
+        detail=failure.traceback,
+        transient=any(_is_transient(raised) for raised in exceptions(failure)),
     )
+
+
+def _is_disk(raised: Raised) -> bool:
+    if raised.errno is not None:
+        return raised.errno in DISK_ERRNOS
+    return bool(DISK_FULL.search(bare_words(raised.message)))
+
+
+def _is_transient(raised: Raised) -> bool:
+    """Whether a fault has nothing to do with the candidate and may be gone in the next process."""
+    if raised.errno in TRANSIENT_ERRNOS or "ConnectionError" in kinds(raised):
+        return True
+    if "FileNotFoundError" in kinds(raised):
+        return bool(COMPILER_CACHE.search(raised.message))
+    return bool(TRANSIENT.search(bare_words(raised.message)))
 
 
 def judge_silence(seen: Observed) -> tuple[Ending, int | None]:
@@ -156,7 +149,7 @@ def judge_silence(seen: Observed) -> tuple[Ending, int | None]:
         The ending, and the least memory it is known to need when it did not fit.
     """
     name = "" if seen.signal is None else _signal_name(seen.signal)
-    memory = memory_of(seen.log_tail, seen.device)
+    memory = memory_in_log(seen.log_tail, seen.device)
     if seen.signal == signal.SIGKILL:
         peak = f" at {show_bytes(seen.peak_rss_bytes)}" if seen.peak_rss_bytes else ""
         outcome = Outcome.OOM_HOST
@@ -175,7 +168,13 @@ def judge_silence(seen: Observed) -> tuple[Ending, int | None]:
     else:
         outcome = Outcome.CRASHED
         reason = f"the process ended with code {seen.code} and without an answer"
-    ending = Ending(outcome=outcome, phase=seen.last_phase, reason=reason, detail=seen.log_tail)
+    ending = Ending(
+        outcome=outcome,
+        phase=seen.last_phase,
+        reason=reason,
+        detail=seen.log_tail,
+        transient=outcome is Outcome.CRASHED and bool(TRANSIENT.search(bare_words(seen.log_tail))),
+    )
     return ending, needed_bytes(seen, seen.log_tail) if outcome.is_memory else None
 
 

@@ -19,6 +19,8 @@ _SPILL_SLOWDOWN = 10.0
 _WARM_UP_UPDATES = 2
 _WINDOW_UPDATES = 5
 _GROWTH_RATIO = 0.005
+#: A job that may use this share of what is free has the whole device: displays and daemons move.
+_WHOLE_DEVICE = 0.98
 
 
 def judge_run(measurement: Measurement, seen: Observed) -> tuple[Ending, int | None]:
@@ -35,14 +37,16 @@ def judge_run(measurement: Measurement, seen: Observed) -> tuple[Ending, int | N
     steps = [*measurement.memory_steps, *measurement.timed_steps]
     if not measurement.memory_steps:
         return _nothing("no step was run"), None
-    peak = measurement.peaks.deciding_bytes
+    peak = _charged(measurement, seen)
     if total_bytes is not None and peak is not None and peak > total_bytes:
         reason = f"its peak of {show_bytes(peak)} is above the device's {show_bytes(total_bytes)}"
         return Ending(outcome=Outcome.SPILLED, phase=Phase.STEADY, reason=reason), peak
     cap = None if seen.device == "cpu" else seen.cap_bytes
     if cap is not None and peak is not None and peak > cap:
         # The cap holds torch's allocator; what kernels and libraries take beside it shows here.
-        reason = f"it needs {show_bytes(peak)}, more than the cap of {show_bytes(cap)}"
+        paged = measurement.peaks.paged_bytes
+        states = f" with {show_bytes(paged)} of paged optimizer states" if paged else ""
+        reason = f"it needs {show_bytes(peak)}{states}, more than the cap of {show_bytes(cap)}"
         return Ending(outcome=Outcome.OOM_DEVICE, phase=Phase.STEADY, reason=reason), peak
     free_bytes = seen.device_free_bytes
     if free_bytes is not None and peak is not None and peak > free_bytes:
@@ -76,6 +80,24 @@ def judge_run(measurement: Measurement, seen: Observed) -> tuple[Ending, int | N
     if growing:
         return _nothing(growing), None
     return Ending(outcome=Outcome.FITS, phase=Phase.STEADY), None
+
+
+def _charged(measurement: Measurement, seen: Observed) -> int | None:
+    """Return the peak that is held against the limits.
+
+    States of a paged optimizer stay on the device for as long as it has room. On a device with more
+    than the job may use they are beyond the job's share, and a smaller device would be slower than
+    was measured: they count. Where the job has the whole device, what was measured is the truth: it
+    ran, and states that had no room were paged out within the times.
+    """
+    peaks = measurement.peaks
+    room = seen.device_free_bytes or seen.device_total_bytes
+    share = seen.budget_bytes
+    if peaks.deciding_bytes is None or not peaks.paged_bytes or room is None or share is None:
+        return peaks.deciding_bytes
+    if share < _WHOLE_DEVICE * room:
+        return peaks.deciding_bytes
+    return peaks.deciding_bytes - peaks.paged_bytes
 
 
 def _growing(peaks_bytes: tuple[int, ...]) -> str:

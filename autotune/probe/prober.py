@@ -13,7 +13,7 @@ Tick = Callable[[float], None]
 
 
 class Prober(Protocol):
-    """Measure candidates; the real runner and the shipped fake both do."""
+    """Measure candidates; the real runner and `autotune.testing` both do."""
 
     def probe(
         self, spec: ProbeSpec, *, name: str, deadline_s: float, tick: Tick | None = None

@@ -67,10 +67,12 @@ class ProbeSpec(Frozen):
         options: final TRL options, the candidate's and the isolation's included.
         env: environment variables the candidate needs beside the job's own.
         device: ``cpu`` or ``cuda:i``.
+        device_uuid: its entry in ``CUDA_VISIBLE_DEVICES``, where one is known.
         rows_dir: folder of the prepared rows.
         plan: which rows.
         pretruncate_tokens: length rows are cut to before TRL sees them.
         cap_bytes: memory the candidate may use above the start; None measures without a cap.
+        budget_bytes: what the job may use of the device, headroom included; None if unknown.
         device_total_bytes: memory of the device; a peak above it has spilled. None: unknown.
         memory_only: stop after the memory phase.
         verification: look for longer instead of timing; None for an ordinary probe.
@@ -85,10 +87,12 @@ class ProbeSpec(Frozen):
     options: dict[str, Any]
     env: dict[str, str] = {}
     device: str
+    device_uuid: str | None = None
     rows_dir: str
     plan: RowPlan
     pretruncate_tokens: int | None = None
     cap_bytes: int | None = None
+    budget_bytes: int | None = None
     device_total_bytes: int | None = None
     memory_only: bool = False
     verification: Verification | None = None
@@ -116,6 +120,7 @@ class GuardSpec(Frozen):
         model_dir: local directory with the model's config and tokenizer.
         weights: ``random`` (seeded) or ``real``.
         device: ``cpu`` or ``cuda:i``.
+        device_uuid: its entry in ``CUDA_VISIBLE_DEVICES``, where one is known.
         rows_dir: folder of the prepared rows.
         rows: the rows of the update, in order; both candidates realise the same tokens of them.
         reference: what the candidate is compared with.
@@ -128,6 +133,7 @@ class GuardSpec(Frozen):
     model_dir: str
     weights: Literal["random", "real"]
     device: str
+    device_uuid: str | None = None
     rows_dir: str
     rows: tuple[int, ...]
     reference: GuardSide
@@ -148,6 +154,8 @@ class PrepareSpec(Frozen):
         train_only: only look at the train rows: nothing will be emitted from them.
         target: a device that is not here and that everything is resolved for; None takes
             ``device``.
+        attention_kernels: attention code of the hub that may be searched.
+        layer_kernels: whether layers may be searched with kernels of the hub.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -159,6 +167,14 @@ class PrepareSpec(Frozen):
     sample_rows: int | None = None
     train_only: bool = False
     target: Device | None = None
+    attention_kernels: tuple[str, ...] = ()
+    layer_kernels: bool = False
+
+    @property
+    def asked_device(self) -> str:
+        """``device``, where the config's own ``use_cpu`` decides what ``auto`` is."""
+        cpu = self.device == "auto" and self.job.options.get("use_cpu")
+        return "cpu" if cpu else self.device
 
 
 class InspectSpec(Frozen):
@@ -175,16 +191,18 @@ class InspectSpec(Frozen):
 
 
 class ConstructSpec(Frozen):
-    """Build the installed TRL's own argument objects from options that are about to be written.
+    """Have the installed TRL's own parser read a file it is to train from, as a whole.
 
     Args:
         trainer: which ``trl`` command.
-        options: what the file will hold, model and rows left out.
+        file: the YAML: options, environment and ``datasets:`` block.
+        arguments: what stands behind it on the command line.
     """
 
     kind: Literal["construct"] = "construct"
     trainer: Trainer
-    options: dict[str, Any]
+    file: str
+    arguments: tuple[str, ...] = ()
 
 
 class TraceSpec(Frozen):
@@ -225,6 +243,23 @@ class Request(Frozen):
     spec: Spec
 
 
+class Raised(Frozen):
+    """One exception as it was raised; with what it was raised from, one of a chain.
+
+    Args:
+        types: qualified names of its class and of the classes that derives from, its own first,
+            as far down as ``Exception``.
+        message: its text.
+        errno: the system's number of the error, where the system gave one.
+        frames: its innermost frames, ``file:function``, the innermost last.
+    """
+
+    types: tuple[str, ...]
+    message: str
+    errno: int | None = None
+    frames: tuple[str, ...] = ()
+
+
 class Failure(Frozen):
     """An exception in the child, in its own words.
 
@@ -232,21 +267,26 @@ class Failure(Frozen):
         type_name: qualified name of the exception's class.
         message: its text.
         traceback: its last lines.
+        chain: the exception and what it was raised from or while handling, outermost first;
+            empty where only its words are known.
         phase: what the child was doing.
         user_error: it is about the user's input (exit code 2), not about the measured thing.
         unable: it is about the machine or the installation (exit code 4).
         hint: what to do next.
         step: micro-steps finished before it.
+        device_full: whether the device's allocator was at its limit; None where nobody knows.
     """
 
     type_name: str
     message: str
     traceback: str = ""
+    chain: tuple[Raised, ...] = ()
     phase: Phase = Phase.LOAD
     user_error: bool = False
     unable: bool = False
     hint: str | None = None
     step: int = 0
+    device_full: bool | None = None
 
 
 class Reply(Frozen):

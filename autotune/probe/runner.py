@@ -6,6 +6,7 @@ what an ending means is decided in classify.py.
 
 from __future__ import annotations
 
+import math
 import shutil
 import signal
 import time
@@ -16,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from autotune.core.environment import Device
-from autotune.core.errors import BadInput, EnvironmentUnable, ToolFailure
+from autotune.core.errors import BadInput, ToolFailure
 from autotune.core.measurement import ProbeReport
 from autotune.core.secrets import hide_text
 from autotune.knobs.table_memory import checkpointing_of
@@ -28,10 +29,11 @@ from autotune.probe.finished import Finished
 from autotune.probe.launcher import Launched, Launcher
 from autotune.probe.meters.driver import Driver
 from autotune.probe.meters.nvml import NvmlDriver
+from autotune.probe.observed import IDLE_S
 from autotune.probe.phase_file import read_phase
 from autotune.probe.prepared import Prepared
 from autotune.probe.prober import Tick
-from autotune.probe.process_tree import end_tree, rss_bytes, signal_group
+from autotune.probe.process_tree import Idleness, end_tree, rss_bytes, signal_group
 from autotune.probe.progress import and_progress
 from autotune.probe.protocol import (
     ConstructSpec,
@@ -100,15 +102,20 @@ class Runner:
             name: name of its folder and log.
             deadline_s: seconds after which the process tree is ended.
             tick: called about 20 times a second with the seconds passed.
+
+        Raises:
+            EnvironmentUnable: no candidate could be measured, for a reason outside them all.
         """
         start = Start() if self._baseline is None else self._baseline.start(spec.cap_bytes)
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
+        done.require_able()
         reply = done.reply
         observed = replace(
             done.observed(deadline_s, spec.device),
             cap_bytes=spec.cap_bytes,
             device_total_bytes=spec.device_total_bytes,
             device_free_bytes=start.free_bytes,
+            budget_bytes=spec.budget_bytes,
             surplus_bytes=start.surplus_bytes,
             checkpointing=checkpointing_of(spec.options),
         )
@@ -136,8 +143,12 @@ class Runner:
         Returns:
             A report whose outcome is ``fits`` when they do, and ``invalid`` with ``compared`` when
             they do not; every other ending says nothing about the candidate.
+
+        Raises:
+            EnvironmentUnable: nothing could be compared, for a reason outside the candidates.
         """
         done = self.run(Request(spec=spec), name=name, deadline_s=deadline_s, tick=tick)
+        done.require_able()
         compared = done.reply.compared if done.reply else None
         seen = done.observed(deadline_s, spec.device)
         return ProbeReport(
@@ -239,8 +250,7 @@ class Runner:
             return done.reply
         if failure.user_error:
             raise BadInput(failure.message, failure.hint)
-        if failure.unable:
-            raise EnvironmentUnable(failure.message, failure.hint)
+        done.require_able()
         raise ToolFailure(
             f"{what} failed with {failure.type_name}: {failure.message}",
             f"The traceback is in {done.log_file}.",
@@ -282,6 +292,7 @@ class Runner:
         self, process: Launched, start: float, deadline_s: float, tick: Tick | None
     ) -> tuple[int, bool, int | None]:
         peak_rss: int | None = None
+        idleness = Idleness(process.pid) if math.isinf(deadline_s) else None
         while True:
             code = process.poll(_POLL_SECONDS)
             if code is not None:
@@ -290,5 +301,6 @@ class Runner:
             passed = time.monotonic() - start
             if tick is not None:
                 tick(passed)
-            if passed > deadline_s:
+            idle = idleness is not None and idleness.seconds() > IDLE_S
+            if passed > deadline_s or idle:
                 return end_tree(process), True, peak_rss

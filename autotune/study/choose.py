@@ -14,6 +14,7 @@ import numpy as np
 from autotune.core.job import Objective
 from autotune.core.outcome import Outcome
 from autotune.core.result import Ratio, TrialRecord
+from autotune.study.guard import differs
 from autotune.study.unmoved import unmoved
 
 _AFTER_THE_SEARCH = ("confirmation", "guard", "verification")
@@ -55,7 +56,7 @@ def _disproves(trial: TrialRecord, trials: Sequence[TrialRecord]) -> bool:
     if trial.role == "confirmation":
         return True
     if trial.role == "guard":
-        return trial.report.compared is not None
+        return differs(trial.report)
     shown = outcome.is_memory or outcome in (Outcome.INVALID, Outcome.NON_FINITE)
     return shown and verification_of(trials, trial) is None
 
@@ -156,7 +157,7 @@ def choice(
     best = order[0]
     name = "your own config" if against.role == "baseline" else "the fitting config nearest yours"
     if best.candidate.key == against.candidate.key:
-        return best, f"nothing that was probed beats {name}"
+        return best, _unbeaten(trials, best, name)
     if objective == "memory":
         return best, f"it has the smallest peak of the {len(order)} that fit"
     if objective == "length":
@@ -175,6 +176,26 @@ def choice(
         f"it has the shortest pass of the {len(order)} that fit: {times} as {name} ({interval}, "
         f"measured in turns {speedup.pairs} times)"
     )
+
+
+def _unbeaten(trials: Sequence[TrialRecord], best: TrialRecord, name: str) -> str:
+    """Say why the reference is chosen: nothing beats it, fits beside it, or was probed at all."""
+    others = {
+        t.candidate.key: t
+        for t in trials
+        if t.role == "search" and t.candidate.key != best.candidate.key
+    }
+    measured = [t for t in others.values() if t.estimate is not None]
+    if measured:
+        return f"nothing that was probed beats {name}"
+    if not others:
+        return (
+            "nothing else was probed; what was skipped is listed with its reason, and "
+            "--resume with more --trials or a longer --timeout goes on"
+        )
+    memory = all(t.report.ending.outcome.is_memory for t in others.values())
+    verb = "fits" if memory else "could be measured"
+    return f"it is the only one: none of the {len(others)} others that were probed {verb}"
 
 
 def verification_of(trials: Sequence[TrialRecord], trial: TrialRecord | None) -> TrialRecord | None:
@@ -203,7 +224,8 @@ def paired_ratio(
         candidate_seconds: score of the candidate in the same rounds.
         key: the reference's key.
 
-    The interval is Student's t on the logarithms of the paired ratios, 95 %, two-sided.
+    Value and interval are of one estimator, the geometric mean of the paired ratios, so that the
+    value lies in its interval: Student's t on their logarithms, 95 %, two-sided.
     """
     logs = np.log(np.asarray(reference_seconds) / np.asarray(candidate_seconds))
     middle = float(logs.mean())
@@ -215,7 +237,7 @@ def paired_ratio(
     )
     return Ratio(
         reference=key,
-        value=float(np.exp(np.median(logs))),
+        value=float(np.exp(middle)),
         low=float(np.exp(middle - half)),
         high=float(np.exp(min(middle + half, 700.0))),
         pairs=count,

@@ -14,6 +14,8 @@ import numpy as np
 
 from autotune.core.candidate import Candidate
 from autotune.core.lengths import IntArray, Lengths
+from autotune.core.measurement import ProbeReport
+from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
 from autotune.core.rows import paired_rows
 from autotune.knobs.facts import Facts
@@ -32,6 +34,14 @@ def guard_of(trials: Sequence[TrialRecord], trial: TrialRecord | None) -> TrialR
         return None
     mine = (t for t in reversed(trials) if t.candidate.key == trial.candidate.key)
     return next((t for t in mine if t.role == "guard"), None)
+
+
+def differs(report: ProbeReport) -> bool:
+    """Whether a comparison showed that a candidate trains something else than its reference.
+
+    One that did not come to an end, or whose reference's own loss is not finite, shows nothing.
+    """
+    return report.compared is not None and report.ending.outcome is Outcome.INVALID
 
 
 def not_comparable(chosen: TrialRecord, against: TrialRecord, facts: Facts) -> str:
@@ -79,6 +89,7 @@ def guard_spec(
         model_dir=model_dir,
         weights=weights,
         device=facts.device.label,
+        device_uuid=facts.device.visible_uuid,
         rows_dir=rows_dir,
         rows=update_rows(chosen.candidate, against.candidate, facts),
         reference=side(against),
@@ -152,7 +163,7 @@ def words(
     if record is None:
         return ""
     compared = record.report.compared
-    if compared is None:
+    if compared is None or record.report.ending.outcome is Outcome.NON_FINITE:
         return f"NOT compared with the reference update by update: {record.report.ending.reason}"
     mine, theirs = compared.candidate, compared.reference
     loss, norm = TOLERANCES[mine.precision]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from autotune.core.candidate import Candidate
 from autotune.core.measurement import ProbeReport
-from autotune.core.outcome import Outcome, Phase
+from autotune.core.outcome import Phase
 from autotune.core.result import TrialRecord
 from autotune.probe.classify import is_transient
 from autotune.probe.protocol import GuardSpec
@@ -19,8 +19,9 @@ from autotune.study.choose import (
     reference,
     verification_of,
 )
-from autotune.study.guard import guard_of, guard_spec, not_comparable
-from autotune.study.session import VERIFICATION_TIMES, Session
+from autotune.study.guard import differs, guard_of, guard_spec, not_comparable
+from autotune.study.limits import explained
+from autotune.study.session import Session
 from autotune.study.uninterrupted import uninterrupted
 
 #: Rounds in which the reference and the winner are measured in turns.
@@ -86,9 +87,9 @@ class Proving(Session):
         )
         number = self.trials[-1].number + 1
         self.observer.started(chosen.candidate, "guard")
-        report = self._compare(spec, f"{number:04d}")
+        report = self._compare(spec, chosen.candidate, f"{number:04d}")
         if is_transient(report):
-            report = self._compare(spec, f"{number:04d}-again")
+            report = self._compare(spec, chosen.candidate, f"{number:04d}-again")
         record = chosen.model_copy(
             update={"number": number, "role": "guard", "report": report, "estimate": None}
         )
@@ -96,11 +97,15 @@ class Proving(Session):
             self.trials.append(record)
             self.store.finish(None, record, None)
             self.observer.finished(record)
-        return report.compared is None or report.ending.outcome is Outcome.FITS
+        return not differs(report)
 
-    def _compare(self, spec: GuardSpec, name: str) -> ProbeReport:
-        deadline = VERIFICATION_TIMES * self.limits.probe_s
-        return self.prober.compare(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
+    def _compare(self, spec: GuardSpec, candidate: Candidate, name: str) -> ProbeReport:
+        deadline = self.deadline(candidate, "guard")
+        report = self.prober.compare(
+            spec, name=name, deadline_s=deadline.seconds, tick=self.observer.tick
+        )
+        ending = explained(report.ending, deadline)
+        return report.model_copy(update={"ending": ending})
 
     def confirm(self) -> None:
         """Measure the best candidate and the reference in turns and set ``speedup``.

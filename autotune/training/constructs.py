@@ -228,17 +228,21 @@ def _trainer(
 
 
 def _kernels(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Set attention kernels aside that `autotune.knobs.needs` looks after."""
-    kwargs = dict(options.get("model_init_kwargs") or {})
+    """Set kernels aside that `autotune.knobs.needs` looks after; none is for torch's ``meta``."""
     found: dict[str, Any] = {}
-    if _is_a_kernel(options.get("attn_implementation")):
+    if _from_elsewhere(options.get("attn_implementation")):
         found["attn_implementation"] = None
-    if _is_a_kernel(kwargs.pop("attn_implementation", None)):
-        found["model_init_kwargs"] = kwargs or None
-    return found
+    kwargs = options.get("model_init_kwargs") or {}
+    left = {
+        name: value
+        for name, value in kwargs.items()
+        if name not in ("use_kernels", "kernel_config")
+        and not (name == "attn_implementation" and _from_elsewhere(value))
+    }
+    return found if left == kwargs else {**found, "model_init_kwargs": left or None}
 
 
-def _is_a_kernel(attention: Any) -> bool:
+def _from_elsewhere(attention: Any) -> bool:
     return "flash" in str(attention) or "/" in str(attention)
 
 

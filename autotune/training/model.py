@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from autotune.core.errors import BadInput, nearest
+from autotune.core.errors import BadInput, EnvironmentUnable, nearest
 from autotune.core.job import Trainer
 from autotune.training.quantized import quantized_at_random
 
@@ -55,6 +55,7 @@ def build_model(
 
     Raises:
         BadInput: the dtype is not one TRL accepts.
+        EnvironmentUnable: real weights hold values that are not finite.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
@@ -69,7 +70,9 @@ def build_model(
             # trl/trainer/reward_trainer.py: the only output of the model is the reward
             extra |= {"architecture": AutoModelForSequenceClassification, "num_labels": 1}
         whole = {**kwargs, "device_map": None if device == "cpu" else {"": device}}
-        return create_model_from_path(str(model_dir), **whole, **extra)
+        model = create_model_from_path(str(model_dir), **whole, **extra)
+        _require_finite(model, model_dir)
+        return model
     config, unread = read_config(model_dir, kwargs)
     if unread:
         raise BadInput(
@@ -87,9 +90,31 @@ def build_model(
     else:
         with torch.device(device):
             model = auto.from_config(config, dtype=dtype, **passed)
+    if kwargs.get("use_kernels"):  # as ``from_pretrained`` does last
+        model.set_use_kernels(True, kwargs.get("kernel_config"))
     # TRL reads the tokenizer from this path when none is given, and the model card names it.
     model.config._name_or_path = str(model_dir)
     return model
+
+
+def _require_finite(model: Any, model_dir: Path) -> None:
+    """Check that loaded weights can be trained from: one value that is not finite spoils a loss."""
+    import torch
+
+    # The largest magnitude of NaN is NaN, and the norm needs no second copy of a parameter.
+    broken = [
+        name
+        for name, values in model.named_parameters()
+        if values.is_floating_point()
+        and values.numel()
+        and not torch.isfinite(torch.linalg.vector_norm(values.detach(), ord=torch.inf))
+    ]
+    if broken:
+        raise EnvironmentUnable(
+            f"the weights in {model_dir} hold values that are not finite (NaN or infinite), in "
+            f"{len(broken)} parameters; the first is {broken[0]}.",
+            "Train from another checkpoint, or from one saved before the values were lost.",
+        )
 
 
 def read_config(model_dir: Path | str, kwargs: Mapping[str, Any]) -> tuple[Any, list[str]]:

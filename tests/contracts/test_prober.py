@@ -19,13 +19,13 @@ from autotune.core.outcome import Outcome
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical, settings
 from autotune.probe.cold import ColdLauncher
-from autotune.probe.fake import FakeProber
-from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_script import Hangs
 from autotune.probe.prober import Prober
 from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
 from autotune.probe.runner import Runner
 from autotune.study.plan import probe_spec
+from autotune.testing.fake_machine import FakeMachine
+from autotune.testing.fake_prober import FakeProber
+from autotune.testing.fake_script import Hangs
 from tests.support.facts import GIB, MIB, budget_of, candidate_of, facts_of
 from tests.support.rows import LATE_LONG_ROW, write_job
 from tests.support.warm import Shared

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -217,8 +217,8 @@ def test_the_split_counts_where_experts_are_balanced(
     assert (Outcome.FITS if claimed == "neutral" else Outcome.INVALID) is agrees
 
 
-def apart(trainer: Trainer) -> Any:
-    """Return TRL's trainer with a policy that is not its reference, as after some updates."""
+def apart(trainer: Trainer, spread: float = 0.02) -> Any:
+    """Return TRL's trainer with weights moved by noise, as after some updates."""
     import torch
 
     from autotune.training.prepared import trainer_class
@@ -229,7 +229,7 @@ def apart(trainer: Trainer) -> Any:
             drawn = torch.Generator().manual_seed(1)
             with torch.no_grad():
                 for weight in self.model.parameters():
-                    weight.add_(0.02 * torch.randn(weight.shape, generator=drawn))
+                    weight.add_(spread * torch.randn(weight.shape, generator=drawn))
 
     return Apart
 
@@ -263,6 +263,75 @@ def labels_shifted(inputs: dict[str, Any]) -> None:
         row[trained] = row[trained].roll(-1)
 
 
+@pytest.fixture
+def tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+    """Return a switch: products of fp32 matrices keep tf32's ten bits, as ``tf32: true`` asks."""
+    import torch
+
+    def short(x: Any) -> Any:
+        return (x.detach().contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, weight: Any) -> Any:
+            ctx.save_for_backward(x, weight)
+            return short(x) @ short(weight).T
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            x, weight = ctx.saved_tensors
+            gradient = short(gradients[0])
+            rows = gradient.reshape(-1, gradient.shape[-1])
+            return gradient @ short(weight), rows.T @ short(x).reshape(-1, x.shape[-1])
+
+    def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+        out = Product.apply(x, weight)
+        return out if bias is None else out + bias
+
+    own = torch.nn.functional.linear
+
+    def switch(on: bool) -> None:
+        monkeypatch.setattr(torch.nn.functional, "linear", linear if on else own)
+        torch.backends.mkldnn.matmul.fp32_precision = "tf32" if on else "ieee"
+
+    yield switch
+    switch(False)
+
+
+def test_products_in_tensor_cores_are_held_to_what_they_can_keep(
+    guard: Guard, tensor_cores: Callable[[bool], None]
+) -> None:
+    trained = apart(Trainer.SFT, 0.2)
+    tensor_cores(False)
+    reference = guard.update(guard.spec(OWN), OWN, trained)
+    tensor_cores(True)
+    candidate = guard.update(guard.spec(OWN), OWN, trained)
+    assert ("fp32", "tf32") == (reference.precision, candidate.precision)
+    both = Compared(reference=reference, candidate=candidate, weights="random")
+    assert Outcome.FITS is judge(both).outcome, judge(both).reason
+    in_full = both.model_copy(
+        update={"candidate": candidate.model_copy(update={"precision": "fp32"})}
+    )
+    assert Outcome.INVALID is judge(in_full).outcome, "full precision is held to more than that"
+
+
+def test_planted_bugs_are_caught_in_tensor_cores_too(
+    guard: Guard, tensor_cores: Callable[[bool], None]
+) -> None:
+    tensor_cores(True)
+    whole, split = guard.update(guard.spec(OWN), OWN), {**OWN, "per_device_train_batch_size": 4}
+    for options, bug in (
+        (FLAT, planted(positions_run_on)),
+        (PACKED, planted(positions_run_on)),
+        (split, planted(labels_shifted)),
+        (split, not_normalised()),
+        (split, a_row_less()),
+    ):
+        candidate = guard.update(guard.spec(options), options, bug)
+        both = Compared(reference=whole, candidate=candidate, weights="random")
+        assert Outcome.INVALID is judge(both).outcome, both
+
+
 @pytest.mark.parametrize("options", [FLAT, PACKED], ids=["padding-free", "packed"])
 def test_positions_that_run_on_from_one_document_into_the_next_are_caught(
     guard: Guard, options: dict[str, Any]
@@ -280,16 +349,19 @@ def test_shifted_labels_are_caught(guard: Guard) -> None:
     assert "loss" in reason
 
 
-def test_accumulation_that_is_not_normalised_is_caught(guard: Guard) -> None:
+def not_normalised() -> Any:
+    """Return TRL's trainer, averaging each micro-batch over its own tokens and adding them up."""
     from trl import SFTTrainer
 
     class Planted(SFTTrainer):  # type: ignore[misc]
-        """Every micro-batch is averaged over its own tokens, and the averages are added up."""
-
         def compute_loss(self, *args: Any, num_items_in_batch: Any = None, **kwargs: Any) -> Any:
             return super().compute_loss(*args, **kwargs)
 
-    outcome, reason = guard.judged({**OWN, "per_device_train_batch_size": 4}, Planted)
+    return Planted
+
+
+def test_accumulation_that_is_not_normalised_is_caught(guard: Guard) -> None:
+    outcome, reason = guard.judged({**OWN, "per_device_train_batch_size": 4}, not_normalised())
     assert Outcome.INVALID is outcome
     assert "loss" in reason
 
@@ -312,7 +384,8 @@ def test_a_gradient_that_is_not_normalised_is_caught_though_the_loss_is_right(
     assert "gradient norm" in reason
 
 
-def test_a_dropped_row_is_caught(guard: Guard) -> None:
+def a_row_less() -> Any:
+    """Return TRL's trainer, leaving out the last row."""
     from trl import SFTTrainer
 
     class Planted(SFTTrainer):  # type: ignore[misc]
@@ -320,6 +393,10 @@ def test_a_dropped_row_is_caught(guard: Guard) -> None:
             super().__init__(*args, **kwargs)
             self.train_dataset = self.train_dataset.select(range(len(self.train_dataset) - 1))
 
-    outcome, reason = guard.judged({**OWN, "per_device_train_batch_size": 4}, Planted)
+    return Planted
+
+
+def test_a_dropped_row_is_caught(guard: Guard) -> None:
+    outcome, reason = guard.judged({**OWN, "per_device_train_batch_size": 4}, a_row_less())
     assert Outcome.INVALID is outcome
     assert "label tokens" in reason

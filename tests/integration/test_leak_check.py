@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import load_from_disk
 
 from autotune.core.job import Trainer
 from autotune.core.outcome import Outcome
@@ -110,3 +111,100 @@ def test_an_attention_model_keeps_documents_apart(
         assert report.measurement is not None, report.ending
         assert report.measurement.documents_mix is False
         assert attention == report.measurement.effective["attn_implementation"]
+
+
+#: Weights that are kept in full precision and computed with in half, and weights in half precision.
+HALF = [("float32", True), ("bfloat16", True), ("bfloat16", False)]
+FLATTENED = [{"padding_free": True, "max_length": None}, {"packing": True, "max_length": 64}]
+
+
+@pytest.mark.parametrize(("dtype", "bf16"), HALF)
+@pytest.mark.parametrize("flattens", FLATTENED, ids=["padding-free", "packed"])
+def test_kernels_that_take_half_precision_only_are_checked_as_they_train(
+    dtype: str, bf16: bool, flattens: dict[str, Any], half_only: list[str], tmp_path: Path
+) -> None:
+    assert (False, True) == _checked(tmp_path, half_only[0], dtype, bf16, flattens)
+
+
+def test_such_kernels_that_mix_documents_are_caught(half_only: list[str], tmp_path: Path) -> None:
+    mixing = half_only[1]
+    for dtype, bf16 in HALF:
+        checked = _checked(tmp_path / f"{dtype}-{bf16}", mixing, dtype, bf16, FLATTENED[0])
+        assert (True, True) == checked
+
+
+def test_experts_that_round_by_the_tokens_they_get_do_not_count_as_mixing(tmp_path: Path) -> None:
+    experts = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
+    experts |= {"num_local_experts": 4, "num_experts_per_tok": 2}
+    for dtype, bf16 in HALF:
+        mixes, _ = _checked(
+            tmp_path / f"{dtype}-{bf16}", "eager", dtype, bf16, FLATTENED[1], **experts
+        )
+        assert mixes is False
+
+
+def _checked(
+    folder: Path, attention: str, dtype: str, bf16: bool, options: dict[str, Any], **model: Any
+) -> tuple[bool, bool]:
+    """Return what the leak check says of a trainer, and whether it then trains."""
+    from autotune.probe.child.leak import documents_mix
+    from autotune.training.arguments import isolated
+    from autotune.training.trainer import build_trainer
+
+    _, rows = write_job(folder, [9 + n for n in range(8)])
+    wanted = {
+        "per_device_train_batch_size": 2,
+        "attn_implementation": attention,
+        "dtype": dtype,
+        "bf16": bf16,
+        "use_cpu": True,
+        **options,
+    }
+    trainer = build_trainer(
+        Trainer.SFT,
+        options=isolated(Trainer.SFT, wanted, folder),
+        model_dir=tiny_model(folder / "other", **model),
+        weights="random",
+        rows=load_from_disk(rows),
+        device="cpu",
+    )
+    gradients = [p.grad for p in trainer.model.parameters()]
+    mixes = documents_mix(trainer, packed=bool(options.get("packing")))
+    assert gradients == [p.grad for p in trainer.model.parameters()], "it leaves nothing behind"
+    return mixes, trainer.train().global_step == 1
+
+
+@pytest.fixture
+def half_only() -> Iterator[list[str]]:
+    """Register two attention functions as flash kernels are: one right, one that sees everything.
+
+    Both take their inputs in the precision the step computes in and refuse fp32.
+    """
+    import torch
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.flash_attention import get_target_dtype
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import sdpa_mask
+
+    def attend(sees_all: bool) -> Callable[..., Any]:
+        def forward(
+            module: Any, query: Any, key: Any, value: Any, mask: Any, **given: Any
+        ) -> tuple[Any, None]:
+            target = get_target_dtype(query, module)
+            if target is not None:
+                query, key, value = (x.to(target) for x in (query, key, value))
+            if query.dtype is torch.float32:
+                raise RuntimeError("FlashAttention only support fp16 and bf16 data type")
+            if sees_all:
+                mask = torch.ones_like(mask).tril()
+            return sdpa_attention_forward(module, query, key, value, mask, **given)
+
+        return forward
+
+    names = ["half_only", "half_only_mixing"]
+    for name, sees_all in zip(names, (False, True), strict=True):
+        AttentionInterface.register(name, attend(sees_all))
+        AttentionMaskInterface.register(name, sdpa_mask)
+    yield names
+    for name in names:
+        del AttentionInterface._global_mapping[name], AttentionMaskInterface._global_mapping[name]

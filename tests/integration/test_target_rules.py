@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.core.cuda_memory import workspace_bytes
 from autotune.core.job import Trainer
 from autotune.predict.request import Documents, Target
 from tests.support.models import tiny_model
@@ -53,11 +54,13 @@ def test_foreach_optimizers_hold_copies_of_all_weights_and_the_fused_one_none(
     assert update("adamw_torch", "cpu") < update("adamw_torch_fused", "cpu") + 0.5 * weights
 
 
-def test_paged_states_are_not_the_allocators(model: Path) -> None:
+def test_paged_states_count_as_device_memory_and_that_is_said(model: Path) -> None:
     paged = traced(model, {"optim": "paged_adamw_8bit"})
     plain = traced(model, {"optim": "adamw_8bit"})
-    assert paged.split["optimizer"] < plain.split["optimizer"]
-    assert paged.offloaded_bytes > plain.offloaded_bytes == 0
+    assert plain.split["optimizer"] == paged.split["optimizer"] > 0
+    assert 0 == paged.offloaded_bytes
+    assert any("Paged optimizer states count as device memory" in note for note in paged.notes)
+    assert not any("Paged" in note for note in plain.notes)
 
 
 def test_offloaded_activations_leave_the_device(tmp_path: Path) -> None:
@@ -197,21 +200,24 @@ def test_a_gpu_older_than_flash_attention_keeps_scores_where_heads_are_shared(
     from autotune.predict.request import TraceRequest
     from autotune.predict.traced import trace
 
-    def kept(compute: str) -> int:
+    def kept(capability: str) -> int:
         request = TraceRequest(
             trainer=Trainer.SFT,
             model_dir=str(model),
             options={"fp16": True, "bf16": False, "gradient_checkpointing": False},
             rows=(Documents(tokens=(512,)),) * 2,
-            compute=compute,
+            capability=capability,
         )
         return trace(request).split["activations"]
 
     assert kept("8.0") == kept("9.0") < kept("7.5")
 
 
-def test_cublas_keeps_its_workspace(model: Path) -> None:
-    from autotune.predict.target_rules import CUBLAS_WORKSPACE_BYTES
-
-    assert traced(model, {}).split["temporaries"] >= CUBLAS_WORKSPACE_BYTES
-    assert traced(model, {}, target="cpu").split["temporaries"] < CUBLAS_WORKSPACE_BYTES
+def test_cublas_keeps_a_workspace_for_each_pass_larger_on_newer_devices(model: Path) -> None:
+    held = workspace_bytes("8.6")
+    assert 2 * (8 * 2**20 + 128 * 2**10) == held
+    on_cpu = traced(model, {}, target="cpu").split["temporaries"]
+    ampere = traced(model, {}, capability="8.6").split["temporaries"]
+    hopper = traced(model, {}, capability="9.0").split["temporaries"]
+    assert on_cpu < held <= ampere
+    assert 2 * 32 * 2**20 - held == hopper - ampere

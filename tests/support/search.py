@@ -8,14 +8,14 @@ from typing import Any
 from autotune.core.candidate import Candidate
 from autotune.core.result import TrialRecord
 from autotune.knobs.facts import Facts
-from autotune.probe.fake import FakeProber
-from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_script import GuardScript, Script
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.schema import Space
+from autotune.study.limits import Limits
 from autotune.study.search import Search
-from autotune.study.session import Limits
 from autotune.study.storage import IN_MEMORY, Store
+from autotune.testing.fake_machine import FakeMachine
+from autotune.testing.fake_prober import FakeProber
+from autotune.testing.fake_script import GuardScript, Script
 from tests.support.facts import GIB, budget_of
 
 

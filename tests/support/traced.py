@@ -22,11 +22,17 @@ def traced(
     trainer: Trainer = Trainer.SFT,
     target: Target = "cuda",
     whole: bool = False,
+    capability: str | None = None,
 ) -> TracedStep:
     """Return the traced step of one candidate."""
     from autotune.predict.traced import trace
 
     request = TraceRequest(
-        trainer=trainer, model_dir=str(model), options=options, rows=rows, target=target
+        trainer=trainer,
+        model_dir=str(model),
+        options=options,
+        rows=rows,
+        target=target,
+        capability=capability,
     )
     return trace(request, whole=whole)

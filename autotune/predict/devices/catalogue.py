@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.core.cuda_memory import usual_context_bytes
 from autotune.core.environment import Device
 
 _GIB = 2**30
 _T, _G = 10**12, 10**9
-
-#: What a CUDA context with torch's kernels takes of the device before the first tensor. 0.3 to 0.6
-#: GiB are common with CUDA 12, which loads kernels lazily; older ones took up to 1.3 GiB
-#: (transformers documentation, "Model training anatomy").
-CONTEXT_BYTES = 600 * 2**20
 
 #: One direction of sixteen PCIe lanes (PCI-SIG: 15.75, 31.5 and 63 GB/s for versions 3, 4 and 5).
 _PCIE3, _PCIE4, _PCIE5 = 15.75 * _G, 31.5 * _G, 63.0 * _G
@@ -57,7 +53,7 @@ class Spec:
     @property
     def usable_bytes(self) -> int:
         """Memory that is left for tensors once the context is there."""
-        return self.total_bytes - CONTEXT_BYTES
+        return self.total_bytes - usual_context_bytes(self.capability)
 
     @property
     def device(self) -> Device:

@@ -14,6 +14,7 @@ from typing import Any
 
 from autotune.core.equivalence import Compared, Precision, Update
 from autotune.core.outcome import Phase
+from autotune.knobs.versions import at_least
 from autotune.probe.child.progress import Progress
 from autotune.probe.child.rows import take_rows
 from autotune.probe.protocol import GuardSide, GuardSpec
@@ -104,10 +105,14 @@ class _Seen:
         return Update(
             micro_steps=self.micro_steps,
             label_tokens=self.label_tokens,
-            loss=self.loss,
-            grad_norm=self.grad_norm,
+            loss=_finite(self.loss),
+            grad_norm=_finite(self.grad_norm),
             precision=precision,
         )
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def _watched(trainer_class: Any, seen: _Seen) -> Any:
@@ -191,4 +196,19 @@ def _precision(trainer: Any) -> Precision:
     kinds = {str(p.dtype) for p in trainer.model.parameters() if p.is_floating_point()}
     if "torch.bfloat16" in kinds:
         return "bf16"
-    return "fp16" if "torch.float16" in kinds else "fp32"
+    if "torch.float16" in kinds:
+        return "fp16"
+    return "tf32" if _shortens_products(trainer.args.device.type) else "fp32"
+
+
+def _shortens_products(device: str) -> bool:
+    """Return whether products of fp32 matrices may be taken with fewer bits on a kind of device.
+
+    It is read back rather than asked for: ``torch_compile`` turns tf32 on by itself.
+    """
+    import torch
+
+    if not at_least({"torch": torch.__version__}, "torch", "2.9"):  # which has no such attribute
+        return torch.get_float32_matmul_precision() != "highest"
+    backend = torch.backends.mkldnn if device == "cpu" else torch.backends.cuda
+    return backend.matmul.fp32_precision not in ("none", "ieee")

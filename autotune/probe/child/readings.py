@@ -34,6 +34,8 @@ class Readings:
         self.update_peaks_bytes: list[int] = []
         self.device_state: DeviceState | None = None
         self._cap = cap
+        #: returns the bytes of a paged optimizer's states; None where it has none
+        self.paged_bytes: Callable[[], int | None] = lambda: None
 
     def loaded(self) -> None:
         """Read the peak of loading."""
@@ -41,7 +43,7 @@ class Readings:
 
     def memory_done(self) -> None:
         """Read the peak of the memory phase; what follows on a CPU may be watched uncapped."""
-        self.memory = self.meter.read()
+        self.memory = self.meter.read().model_copy(update={"paged_bytes": self.paged_bytes()})
         if self.on_cpu:
             self._cap.lift()
 

@@ -17,6 +17,7 @@ from autotune.probe.child.batches import (
     worst_batches,
 )
 from autotune.probe.child.effective import flattens
+from autotune.probe.child.paged import paged_bytes
 from autotune.probe.child.readings import Readings, WatchedSeries, WatchedUpdate
 from autotune.probe.child.steps import Schedule, Stage
 from autotune.probe.child.verify import held_tensors
@@ -49,6 +50,7 @@ class Stages:
         self._trainer = trainer
         self.facts = facts
         self._readings = readings
+        readings.paged_bytes = lambda: paged_bytes(trainer.optimizer)
         self._accumulation = accumulation_of(spec)
         self._held = partial(held_tensors, spec.trainer, trainer)
         # With fewer rows in the whole data set than a batch holds, TRL trains on what there is.

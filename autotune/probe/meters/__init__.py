@@ -1,1 +1,1 @@
-"""Where peak memory is read: CUDA, CPU, and a shipped fake."""
+"""Where peak memory is read: CUDA and CPU; made-up GPUs are in `autotune.testing`."""

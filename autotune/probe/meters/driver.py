@@ -1,4 +1,4 @@
-"""What is asked of a GPU's driver library, in values; nvml.py asks it, fake_nvml.py plays it.
+"""What is asked of a GPU's driver library, in values; nvml.py asks it, autotune.testing plays it.
 
 Nothing here decides what a missing answer means: every refusal is a `DriverRefused` with the
 driver's own words.
@@ -92,6 +92,13 @@ class Driver(Protocol):
 
         Raises:
             DriverRefused: there is no library.
+        """
+
+    def faults(self) -> tuple[str, ...]:
+        """Return what keeps devices from being used, in the driver's words; empty when nothing.
+
+        Raises:
+            DriverRefused: there is no library, or it does not start.
         """
 
     def open(self, identity: Identity) -> object:

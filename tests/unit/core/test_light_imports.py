@@ -7,7 +7,7 @@ import sys
 def test_the_api_and_the_command_line_import_no_heavy_library() -> None:
     # One fresh interpreter for all: this process may have imported anything by now.
     code = (
-        "import sys; import autotune.api, autotune.cli.app, autotune.probe.fake, autotune.doctor;"
+        "import sys; import autotune.api, autotune.cli.app, autotune.testing, autotune.doctor;"
         "heavy = {'torch', 'transformers', 'trl', 'peft', 'datasets', 'optuna', 'pandas'};"
         "print(sorted(heavy & set(sys.modules)))"
     )

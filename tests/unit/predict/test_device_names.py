@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from autotune.core.cuda_memory import usual_context_bytes
 from autotune.core.errors import BadInput
-from autotune.predict.devices.catalogue import CATALOGUE, CONTEXT_BYTES
+from autotune.predict.devices.catalogue import CATALOGUE
 from autotune.predict.devices.lookup import find_device
 
 
@@ -57,6 +58,6 @@ def test_a_size_the_device_does_not_come_in_is_refused() -> None:
 @pytest.mark.parametrize("spec", CATALOGUE, ids=lambda s: s.name)
 def test_memory_seen_is_below_the_label_and_the_context_below_that(spec) -> None:  # type: ignore[no-untyped-def]
     assert 0.88 * spec.label_gb * 2**30 < spec.total_bytes <= spec.label_gb * 2**30
-    assert spec.total_bytes - CONTEXT_BYTES == spec.usable_bytes
+    assert spec.total_bytes - usual_context_bytes(spec.capability) == spec.usable_bytes
     assert spec.fp32 <= spec.fp16
     assert spec.source

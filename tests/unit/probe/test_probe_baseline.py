@@ -10,8 +10,8 @@ from autotune.core.environment import Device
 from autotune.core.outcome import Phase
 from autotune.probe.baseline import Baseline, Start
 from autotune.probe.meters.driver import Driver
-from autotune.probe.meters.fake_nvml import UUID, FakeDevice, FakeNvml, no_library, normal
 from autotune.probe.phase_file import PHASE_FILE, PhaseFile, read_phase
+from autotune.testing.fake_nvml import UUID, FakeDevice, FakeNvml, no_library, normal
 from tests.support.facts import CPU, GIB, GPU
 
 OTHERS = 1  # a process id

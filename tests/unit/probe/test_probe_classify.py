@@ -15,7 +15,7 @@ from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.probe.classify import classify, is_transient, starved
 from autotune.probe.judge_run import spilled_by_time
 from autotune.probe.observed import Observed
-from autotune.probe.protocol import Failure
+from autotune.probe.protocol import Failure, Raised
 from tests.support.facts import GIB, MIB, ending_of, measurement_of, step_of
 
 CPU_OOM = (
@@ -408,15 +408,95 @@ def test_a_crash_is_put_down_to_the_cap_when_the_candidate_needs_more() -> None:
 
 def test_memory_that_ran_out_behind_another_exception_is_found_in_the_chain() -> None:
     chain = (
-        "Traceback (most recent call last):\n"
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n\n"
-        "During handling of the above exception, another exception occurred:\n\n"
-        "Traceback (most recent call last):\n"
-        "KeyError: 'step'\n"
+        Raised(types=("builtins.KeyError", "builtins.LookupError"), message="'step'"),
+        Raised(types=("torch.OutOfMemoryError", "builtins.RuntimeError"), message="CUDA is full"),
     )
-    assert ended(raised("builtins.KeyError", "'step'", traceback=chain)).outcome is (
-        Outcome.OOM_DEVICE
+    failure = raised("builtins.KeyError", "'step'", chain=chain)
+    assert ended(failure).outcome is Outcome.OOM_DEVICE
+    printed = raised(
+        "builtins.KeyError", "'step'", traceback="torch.OutOfMemoryError: CUDA is full"
     )
+    assert ended(printed).outcome is Outcome.CRASHED, "a traceback's text decides nothing"
+
+
+#: Words of memory in what is quoted: names of files and keys, and exceptions about other things.
+QUOTED = {
+    "a value that quotes a file": ("builtins.ValueError", "cannot read 'my out of memory notes.json'"),
+    "a file that is missing": ("builtins.FileNotFoundError", "[Errno 2] No such file or directory: 'rows/out of memory.json'"),
+    "a file that is forbidden": ("builtins.PermissionError", "[Errno 13] Permission denied: '/data/CUDA out of memory/x.json'"),
+    "a folder in a runtime error": ("builtins.RuntimeError", "cannot open /data/out_of_memory/rows.jsonl for reading"),
+    "a file in a runtime error": ("builtins.RuntimeError", "unexpected end of oom_out_of_memory.safetensors"),
+    "a key": ("builtins.KeyError", "'out of memory'"),
+    "a column": ("some.lib.ColumnMissing", "no column 'CUDA out of memory' in the rows"),
+    "a column in a runtime error": ("builtins.RuntimeError", 'unknown feature "MemoryError"; known: "text"'),
+    "a type": ("builtins.TypeError", "out of memory is not a number"),
+    "a missing library": ("builtins.ImportError", "libgomp.so.1: cannot allocate memory in static TLS block"),
+    "the same from the loader": ("builtins.OSError", "libgomp.so.1: cannot allocate memory in static TLS block"),
+    "two devices": ("builtins.RuntimeError", "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"),
+    "a library's own number": ("builtins.RuntimeError", "job errno 12 of 40 failed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", QUOTED)
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_words_of_memory_in_a_name_or_a_key_are_not_lack_of_memory(case: str, device: str) -> None:
+    ending, needed = classify(seen(raised(*QUOTED[case]), device=device))
+    assert ending.outcome in (Outcome.CRASHED, Outcome.INVALID)
+    assert needed is None
+
+
+@pytest.mark.parametrize(
+    "log_tail",
+    [
+        "reading 'my out of memory notes.json'\nError: no such file",
+        "training on rows about running out of memory\nSegmentation fault",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/x/CUDA out of memory.json'",
+    ],
+)
+def test_a_log_that_quotes_words_of_memory_is_no_lack_of_it(log_tail: str) -> None:
+    assert ended(code=1, log_tail=log_tail).outcome is Outcome.CRASHED
+
+
+ALLOCATOR_ASSERT = (
+    "NVML_SUCCESS == r INTERNAL ASSERT FAILED at "
+    '"/pytorch/c10/cuda/CUDACachingAllocator.cpp":1131, please report a bug to PyTorch.'
+)
+STATUSES = (
+    "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR",
+    "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if the input is not contiguous",
+    "cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED, when calling `cusolverDnSgesvdj`",
+    "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(handle)`",
+    "CUDA error: device not ready",
+)
+
+
+def test_an_allocator_that_trips_over_its_books_is_memory_unless_there_is_room() -> None:
+    def outcome(device_full: bool | None) -> Outcome:
+        failure = raised("builtins.RuntimeError", ALLOCATOR_ASSERT, device_full=device_full)
+        return ended(failure).outcome
+
+    assert outcome(None) is Outcome.OOM_DEVICE
+    assert outcome(True) is Outcome.OOM_DEVICE
+    assert outcome(False) is Outcome.CRASHED
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_librarys_status_is_memory_only_on_a_device_that_is_full(status: str) -> None:
+    full = raised("builtins.RuntimeError", status, device_full=True)
+    assert ended(full).outcome is Outcome.OOM_DEVICE
+    assert status in ended(full).detail, "the original text is kept"
+    for known in (None, False):
+        failure = raised("builtins.RuntimeError", status, device_full=known)
+        assert ended(failure).outcome is Outcome.CRASHED, "worth a second look without the cap"
+
+
+def test_a_crash_whose_second_look_runs_out_of_memory_is_lack_of_memory() -> None:
+    crash = ProbeReport(ending=ending_of(Outcome.CRASHED, "RuntimeError: CUDNN_STATUS"))
+    full = ProbeReport(ending=ending_of(Outcome.OOM_DEVICE, "the device ran out of memory"))
+    found = starved(crash, full, 150 * MIB)
+    assert found.ending.outcome is Outcome.OOM_DEVICE
+    assert "CUDNN_STATUS" in found.ending.reason
+    assert found.needed_bytes == 150 * MIB
 
 
 def test_pinned_memory_is_the_hosts_whatever_the_words() -> None:

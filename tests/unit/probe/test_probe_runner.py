@@ -7,10 +7,10 @@ from pathlib import Path
 
 from autotune.core.outcome import Outcome, Phase
 from autotune.probe.documents import REPLY_FILE, write_document
-from autotune.probe.meters.fake_nvml import UUID, normal
 from autotune.probe.phase_file import PhaseFile
 from autotune.probe.protocol import Failure, Reply
 from autotune.probe.runner import Runner
+from autotune.testing.fake_nvml import UUID, normal
 from tests.support.facts import GIB, GPU, lengths_of, spec_of
 
 #: Beyond the largest process id of Linux, so that no signal reaches anybody.

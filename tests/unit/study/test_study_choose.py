@@ -7,7 +7,7 @@ import pytest
 
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
-from autotune.study.choose import fitting, in_vain, paired_ratio, ranking, reference
+from autotune.study.choose import choice, fitting, in_vain, paired_ratio, ranking, reference
 from autotune.study.unmoved import unmoved
 from tests.support.facts import MIB, candidate_of, estimate_of, measurement_of, trial_of
 
@@ -96,11 +96,18 @@ def test_confirmations_are_not_ranked_but_a_failed_one_removes_its_candidate() -
     assert fast == ranking([BASELINE, fast, disturbed], "throughput")[0]
 
 
-def test_a_ratio_is_the_median_of_pairs_inside_its_interval() -> None:
-    ratio = paired_ratio([2.0, 2.2, 2.1], [1.0, 1.0, 1.0], "k")
-    assert ratio.value == pytest.approx(2.1)
-    assert ratio.low < 2.1 < ratio.high
+def test_a_ratio_is_the_geometric_mean_of_its_pairs() -> None:
+    ratio = paired_ratio([2.0, 4.0, 8.0], [1.0, 1.0, 1.0], "k")
+    assert ratio.value == pytest.approx(4.0)
+    assert ratio.low < 4.0 < ratio.high
     assert ratio.pairs == 3
+
+
+def test_a_ratio_lies_in_its_own_interval_however_lopsided_the_pairs_are() -> None:
+    # Seven pairs of twelve exactly alike, the rest a little faster: the median is none of them.
+    pairs = [1.0] * 7 + [1.01, 1.02, 1.05, 1.08, 1.1]
+    ratio = paired_ratio(pairs, [1.0] * 12, "k")
+    assert ratio.low < ratio.value < ratio.high
 
 
 def test_what_slows_both_members_of_a_pair_does_not_widen_the_interval() -> None:
@@ -151,3 +158,33 @@ def test_a_saver_is_judged_only_against_the_same_candidate_without_it() -> None:
     other = trial_of(1, SMALLER, seconds=5.0, peak_bytes=500 * MIB)
     on = trial_of(2, OFFLOADED, seconds=13.0, peak_bytes=600 * MIB)
     assert in_vain([other, on]) == []
+
+
+#: What else was probed, and why the user's own config is chosen.
+UNBEATEN: dict[str, tuple[list[TrialRecord], str]] = {
+    "slower": ([trial_of(1, SMALLER, seconds=20.0)], "nothing that was probed beats your own"),
+    "nothing": ([], "nothing else was probed"),
+    "too large": (
+        [
+            trial_of(1, LONGER, seconds=None, outcome=Outcome.OOM_DEVICE),
+            trial_of(2, FASTER, seconds=None, outcome=Outcome.OOM_DEVICE),
+        ],
+        "none of the 2 others that were probed fits",
+    ),
+    "failed": (
+        [
+            trial_of(1, LONGER, seconds=None, outcome=Outcome.OOM_DEVICE),
+            trial_of(2, FASTER, seconds=None, outcome=Outcome.CRASHED),
+        ],
+        "none of the 2 others that were probed could be measured",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNBEATEN)
+def test_an_own_config_that_is_kept_says_what_it_was_held_against(case: str) -> None:
+    others, words = UNBEATEN[case]
+    best, because = choice([BASELINE, *others], None, "throughput")
+    assert BASELINE == best
+    assert words in because
+    assert (case == "nothing") == ("--trials" in because), "what to do"

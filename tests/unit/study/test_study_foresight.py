@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from autotune.core.candidate import Candidate
+from autotune.core.cuda_memory import usual_context_bytes
 from autotune.core.measurement import Measurement, ProbeReport, Step
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.prediction import Fit
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical
-from autotune.predict.devices.catalogue import CONTEXT_BYTES
 from autotune.predict.request import TraceRequest
 from autotune.study.foresight import Foresight, trace_candidates
 from tests.support.facts import GPU, MIB, budget_of, candidate_of, facts_of
@@ -59,7 +59,7 @@ def test_on_a_gpu_the_context_is_charged_before_any_probe() -> None:
     small, _ = small_and_large(facts)
     prediction = foresight_of(facts, small)[0].of(small)
     assert prediction is not None
-    assert CONTEXT_BYTES == prediction.peak_bytes - prediction.traced_bytes
+    assert usual_context_bytes(GPU.capability) == prediction.peak_bytes - prediction.traced_bytes
 
 
 def test_candidates_that_differ_in_shapes_only_share_their_timed_traces() -> None:

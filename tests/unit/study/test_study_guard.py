@@ -10,10 +10,10 @@ import pytest
 
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
-from autotune.probe.fake_script import Differs, Hangs, Interrupts, Raises
 from autotune.study.choose import choice
 from autotune.study.guard import not_comparable, update_rows, words
 from autotune.study.search import Search
+from autotune.testing.fake_script import Differs, Hangs, Interrupts, Raises
 from tests.support.facts import GPU, candidate_of, facts_of, trial_of
 from tests.support.search import search_of
 

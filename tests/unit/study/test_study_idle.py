@@ -6,9 +6,9 @@ from pathlib import Path
 
 from autotune.core.candidate import Candidate
 from autotune.knobs.readback import used_instead
-from autotune.probe.fake_machine import FakeMachine
 from autotune.study.findings import findings
 from autotune.study.idle import same_in_effect
+from autotune.testing.fake_machine import FakeMachine
 from tests.support.facts import GPU, candidate_of, facts_of, measurement_of, trial_of
 from tests.support.search import search_of, space_of
 

@@ -15,10 +15,10 @@ from autotune.core.result import Estimate
 from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes
 from autotune.knobs.translate import canonical, settings
-from autotune.probe.fake import FakeProber
-from autotune.probe.fake_machine import FakeMachine, Shape
 from autotune.study.objective import estimate
 from autotune.study.plan import probe_spec, row_plan
+from autotune.testing.fake_machine import FakeMachine, Shape
+from autotune.testing.fake_prober import FakeProber
 from tests.support.facts import (
     GIB,
     GPU,

@@ -11,10 +11,10 @@ from autotune.core.candidate import Candidate
 from autotune.core.errors import EnvironmentUnable
 from autotune.core.outcome import Outcome, Phase
 from autotune.core.result import TrialRecord
-from autotune.probe.fake_script import Happening, Raises
 from autotune.probe.protocol import ProbeSpec
 from autotune.study.refusals import refusals, set_aside, skipped
 from autotune.study.search import Search
+from autotune.testing.fake_script import Happening, Raises
 from tests.support.facts import GPU, candidate_of, facts_of, measurement_of, trial_of
 from tests.support.search import search_of
 

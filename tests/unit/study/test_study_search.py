@@ -12,8 +12,12 @@ from autotune.core.errors import EnvironmentUnable
 from autotune.core.outcome import Outcome, Phase
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
-from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_script import (
+from autotune.probe.protocol import ProbeSpec
+from autotune.study.choose import ranking, reference
+from autotune.study.proof import CONFIRMATION_ROUNDS
+from autotune.study.search import Search
+from autotune.testing.fake_machine import FakeMachine
+from autotune.testing.fake_script import (
     Dies,
     Hangs,
     Happening,
@@ -25,10 +29,6 @@ from autotune.probe.fake_script import (
     at,
     out_of_memory,
 )
-from autotune.probe.protocol import ProbeSpec
-from autotune.study.choose import ranking, reference
-from autotune.study.proof import CONFIRMATION_ROUNDS
-from autotune.study.search import Search
 from tests.support.facts import GIB, GPU, MIB, candidate_of, facts_of
 from tests.support.search import search_of
 

@@ -14,9 +14,9 @@ from autotune.core.outcome import Phase
 from autotune.core.result import Result
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
-from autotune.probe.fake_script import Pollutes, Raises, Script, always, at, out_of_memory
 from autotune.study.session import Session
 from autotune.study.single import Single, alone, reference_form, require_runs
+from autotune.testing.fake_script import Pollutes, Raises, Script, always, at, out_of_memory
 from tests.support.facts import GIB, GPU, facts_of
 from tests.support.results import gpu_result
 from tests.support.search import search_of

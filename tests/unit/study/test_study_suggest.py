@@ -11,13 +11,13 @@ import pytest
 from autotune.core.candidate import Candidate, Value
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import settings
-from autotune.probe.fake import FakeProber
-from autotune.probe.fake_machine import FakeMachine
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.study.objective import estimate
 from autotune.study.plan import probe_spec
 from autotune.study.suggest import Seen, propose
 from autotune.study.told import Told
+from autotune.testing.fake_machine import FakeMachine
+from autotune.testing.fake_prober import FakeProber
 from tests.support.facts import GIB, GPU, MIB, budget_of, facts_of
 from tests.support.search import space_of
 

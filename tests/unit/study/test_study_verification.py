@@ -8,11 +8,11 @@ from pathlib import Path
 from autotune.core.lengths import Lengths
 from autotune.core.outcome import Outcome, Phase
 from autotune.core.result import TrialRecord
-from autotune.probe.fake_script import Grows, Hangs, Happening, Raises
 from autotune.probe.protocol import ProbeSpec
 from autotune.study.choose import choice, verification_of
 from autotune.study.plan import EvalRows
 from autotune.study.search import Search
+from autotune.testing.fake_script import Grows, Hangs, Happening, Raises
 from tests.support.facts import GPU, MIB, facts_of
 from tests.support.search import search_of
 

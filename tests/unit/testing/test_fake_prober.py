@@ -12,9 +12,9 @@ import pytest
 from autotune.core.job import PROBED_TRAINERS, Trainer
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome, Phase
-from autotune.probe.fake import FakeProber
-from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_script import (
+from autotune.testing.fake_machine import FakeMachine
+from autotune.testing.fake_prober import FakeProber
+from autotune.testing.fake_script import (
     Dies,
     Diverges,
     Grows,

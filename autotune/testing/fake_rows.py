@@ -12,9 +12,9 @@ from autotune.core.lengths import Lengths
 from autotune.core.outcome import Phase
 from autotune.core.packing import pack
 from autotune.probe.child.batches import BatchFacts, RowFacts
-from autotune.probe.fake_machine import Shape
-from autotune.probe.fake_script import Raises
 from autotune.probe.protocol import ProbeSpec
+from autotune.testing.fake_machine import Shape
+from autotune.testing.fake_script import Raises
 
 #: TRL's default (trl 1.16), of every offline trainer.
 MAX_LENGTH = 1024

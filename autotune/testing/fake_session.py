@@ -15,9 +15,11 @@ from autotune.core.memory import Peaks
 from autotune.core.outcome import Phase
 from autotune.knobs.table_memory import checkpointing_of
 from autotune.probe.child.batches import BatchFacts, timed_batches, warmup_batches, worst_batches
-from autotune.probe.fake_machine import FakeMachine
-from autotune.probe.fake_rows import MAX_LENGTH, flattens, made_rows, made_shape, refusal_of
-from autotune.probe.fake_script import (
+from autotune.probe.observed import Observed
+from autotune.probe.protocol import ProbeSpec
+from autotune.testing.fake_machine import FakeMachine
+from autotune.testing.fake_rows import MAX_LENGTH, flattens, made_rows, made_shape, refusal_of
+from autotune.testing.fake_script import (
     Dies,
     Diverges,
     Grows,
@@ -28,8 +30,6 @@ from autotune.probe.fake_script import (
     Spills,
     out_of_memory,
 )
-from autotune.probe.observed import Observed
-from autotune.probe.protocol import ProbeSpec
 
 _UPDATES = 2
 _ACCUMULATION = 2
@@ -78,6 +78,7 @@ class FakeSession:
             cap_bytes=self.spec.cap_bytes,
             device=self.spec.device,
             device_total_bytes=self.machine.total_bytes,
+            budget_bytes=self.spec.budget_bytes,
             surplus_bytes=surplus,
             checkpointing=checkpointing_of(self.spec.options),
         )
@@ -256,6 +257,9 @@ class FakeSession:
         return Peaks(
             allocated_bytes=allocated_bytes,
             reserved_bytes=reserved,
+            context_bytes=machine.context_bytes,
+            context_source="the machine says so",
+            paged_bytes=machine.paged_bytes(self.spec),
             process_bytes=process,
             device_used_bytes=min(process + machine.others_bytes, machine.total_bytes),
             allocation_retries=0,
