@@ -83,6 +83,29 @@ def test_a_traced_peak_is_the_measured_one(
     assert pytest.approx(measured, rel=0.01) == peak
 
 
+@pytest.mark.parametrize(("trainer", "rows"), [(Trainer.DPO, PAIRS), (Trainer.KTO, JUDGED)])
+def test_the_pass_over_the_reference_is_forward_alone_and_comes_before_the_optimizer(
+    model: Path, trainer: Trainer, rows: tuple[Row, ...]
+) -> None:
+    from autotune.predict.traced import trace
+
+    options = {"precompute_ref_log_probs": True, "gradient_checkpointing": False}
+    request = TraceRequest(
+        trainer=trainer, model_dir=str(model), options=options, rows=rows, accumulates=False
+    )
+    step = trace(request)
+    once = trace(request.model_copy(update={"precompute": True}))
+    assert "precompute" == once.phase and once.peak_bytes < step.peak_bytes
+    assert 0 == once.split["gradients"] == once.split["optimizer"]
+    assert () == once.optimizer_step
+    forward, both = (
+        sum(w.flops for w in work if w.kind == "matmul")
+        for work in (once.micro_step, step.micro_step)
+    )
+    # backward takes twice the products of the forward pass, and TRL's head makes its logits again
+    assert 0.2 < forward / both < 0.5
+
+
 def test_a_config_alone_is_enough(model: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text((model / "config.json").read_text("utf-8"), "utf-8")
     assert traced(model, {}) == traced(tmp_path, {})
