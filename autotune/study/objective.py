@@ -31,8 +31,8 @@ def estimate(
         measurement: its timed steps.
         facts: job, rows and machine.
     """
-    steps = measurement.timed_steps
-    if not steps:
+    steps = measurement.steady_steps
+    if not steps or not measurement.optimizer_seconds:
         return None
     shapes = pass_shapes(candidate, settings, facts)
     model = fit(

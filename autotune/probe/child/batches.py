@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 
+#: Updates after which the mixed batches of a verification begin again; peaks are compared over as
+#: many (probe/judge_run.py).
+MIXED_CYCLE = 5
+#: Most shapes that are run once before time is taken; timed first uses of others are left out of
+#: the times, so that at least half of 64 rows taken one by one remain.
+_MOST_WARMED = 32
+
 
 @dataclass(frozen=True)
 class RowFacts:
@@ -151,8 +158,38 @@ def timed_batches(
     return batches, count * batch > len(pool)
 
 
+def mixed_batches(
+    facts: RowFacts, worst: list[BatchFacts], batch: int, updates: int
+) -> list[BatchFacts]:
+    """Return the micro-batch of every update of a verification: the worst, typical and short ones.
+
+    They follow each other in one order over and over, so that any five updates are like any others.
+
+    Args:
+        facts: the prepared rows.
+        worst: from `worst_batches`.
+        batch: rows per micro-batch.
+        updates: how many.
+    """
+    rising = [int(i) for i in np.argsort(facts.totals, kind="stable")]
+    middle = max(0, (len(rising) - batch) // 2)
+    short, typical = (
+        batch_of(facts, [int(i) for i in np.resize(np.asarray(rising[at:][:batch]), batch)])
+        for at in (0, middle)
+    )
+    first, second, third = (worst[i % len(worst)] for i in range(3))
+    cycle = [first, typical, second, short, third]
+    return [cycle[i % MIXED_CYCLE] for i in range(updates)]
+
+
 def warmup_batches(
-    facts: RowFacts, timed: list[BatchFacts], whole: int, *, every_shape: bool, flattened: bool
+    facts: RowFacts,
+    timed: list[BatchFacts],
+    whole: int,
+    *,
+    every_shape: bool,
+    flattened: bool,
+    multiple: int | None = None,
 ) -> list[BatchFacts]:
     """Return the timed micro-batches that are run once before time is taken, the largest first.
 
@@ -160,17 +197,21 @@ def warmup_batches(
         facts: the prepared rows.
         timed: the micro-batches that are timed.
         whole: the number of micro-steps is a multiple of this (the accumulation).
-        every_shape: every shape is among them (a compiled step is compiled for each); otherwise
-            one update's worth is.
+        every_shape: every shape is among them, of very many an even choice (the first use of each
+            costs something); otherwise one update's worth is.
         flattened: whether a micro-batch is one row of all its tokens rather than padded.
+        multiple: the width is padded up to a multiple of this.
     """
 
     def size(batch: BatchFacts) -> int:
         tokens = facts.tokens[list(batch.rows)]
-        return int(tokens.sum() if flattened else tokens.max())
+        return -int(-(tokens.sum() if flattened else tokens.max()) // (multiple or 1))
 
     ordered = sorted(timed, key=size, reverse=True)
     if not every_shape:
         return ordered[:whole]
     shapes = list({size(batch): batch for batch in ordered}.values())
+    if len(shapes) > _MOST_WARMED:
+        even = np.linspace(0, len(shapes) - 1, _MOST_WARMED).round()
+        shapes = [shapes[int(i)] for i in even]
     return [shapes[i % len(shapes)] for i in range(-(-len(shapes) // whole) * whole)]
