@@ -12,6 +12,7 @@ from autotune.core.equivalence import Compared
 from autotune.core.job import Frozen
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending
+from autotune.core.stages import IN_WORDS
 
 #: What the name of an adapted module ends in, among modules that are trained.
 ADAPTER = ".lora"
@@ -109,6 +110,8 @@ class Measurement(Frozen):
         precompute: the one-off pass over the reference; None when there was none.
         trained_modules: modules with trained parameters; None when nobody counted.
         unreached_modules: those no gradient reached in the memory phase.
+        shapes_left_out: shapes of the paired rows that were not timed, others of like sizes were:
+            the first use of each costs something.
         speed_rows_repeated: whether packed rows had to be used more than once to fill the timing.
     """
 
@@ -131,6 +134,7 @@ class Measurement(Frozen):
     steps_seconds: float = 0.0
     cap_bytes: int | None = None
     speed_rows_repeated: bool = False
+    shapes_left_out: int = 0
     update_peaks_bytes: tuple[int, ...] = ()
     update_reserved_bytes: tuple[int, ...] = ()
     weights: Literal["random", "real"] = "random"
@@ -153,14 +157,21 @@ class Measurement(Frozen):
 
     @property
     def dropped_first_uses(self) -> int:
-        """Timed micro-steps that are left out, because their shape was new."""
-        return len(self.timed_steps) - len(self.steady_steps)
+        """First uses of a shape in the speed phase, none of which is in `steady_steps`."""
+        steady = sum(step.first_use for step in self.steady_steps)
+        return sum(s.first_use for s in (*self.warmup_steps, *self.timed_steps)) - steady
 
     @property
     def peak_stage(self) -> str | None:
         """Name of the stage that needed most, the first of equal ones; None when not known."""
         held = {name: peaks.deciding_bytes or 0 for name, peaks in self.stage_peaks.items()}
         return max(held, key=lambda name: held[name]) if held else None
+
+    @property
+    def peak_where(self) -> str:
+        """Where that was, as the end of a sentence about the peak; empty when not known."""
+        stage = self.peak_stage
+        return f" {IN_WORDS[stage]}" if stage in IN_WORDS else ""
 
     @property
     def idle_adapters(self) -> tuple[str, ...]:

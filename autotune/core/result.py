@@ -40,6 +40,9 @@ class Estimate(Frozen):
         rows_cut: rows that lose tokens; of Reward rows, which lose none, those that are left out.
         rows_dropped: those of them that TRL leaves out, because no token to train on remains.
         tokens_dropped_ratio: share of all tokens that are dropped, 0..1.
+        first_use_seconds: expected wall time of what every shape of a whole run costs once (plans,
+            compilations), in no other number; 0 where that is nothing or not known.
+        shapes: different shapes of the micro-batches of one pass; 0 in documents without.
         spread_ratio: median absolute deviation of the timed steps around the time model,
             relative; what two equal candidates may differ by.
     """
@@ -57,6 +60,8 @@ class Estimate(Frozen):
     tokens_dropped_ratio: float
     spread_ratio: float
     precompute_seconds: float = 0.0
+    first_use_seconds: float = 0.0
+    shapes: int = 0
     rows_dropped: int = 0
 
 
@@ -64,6 +69,7 @@ class Estimate(Frozen):
 _TIMED = (
     "pass_seconds",
     "precompute_seconds",
+    "first_use_seconds",
     "score_seconds",
     "useful_tokens_per_s",
     "padded_tokens_per_s",

@@ -33,9 +33,7 @@ def _over(measurement: Measurement, seen: Observed) -> tuple[Ending, int] | None
     peak = measurement.peaks.deciding_bytes
     if peak is None:
         return None
-    stage = measurement.peak_stage
-    phase = PHASES.get(stage or "", Phase.STEADY)
-    where = f" {IN_WORDS[stage]}" if stage in IN_WORDS else ""
+    phase, where = PHASES.get(measurement.peak_stage or "", Phase.STEADY), measurement.peak_where
     total_bytes, free_bytes = seen.device_total_bytes, seen.device_free_bytes
     if total_bytes is not None and peak > total_bytes:
         reason = (

@@ -10,7 +10,7 @@ from autotune.core.candidate import Candidate
 from autotune.core.measurement import Measurement
 from autotune.core.result import Estimate
 from autotune.core.shapes import Shapes
-from autotune.core.time_model import fit
+from autotune.core.time_model import TimeModel, fit
 from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes
 from autotune.knobs.rules import retention
@@ -46,6 +46,7 @@ def estimate(
     ).sum()
     seconds = float(micro) + updates * float(np.median(measurement.optimizer_seconds))
     kept = retention(candidate, facts)
+    different = len(set(zip(shapes.tensor_rows.tolist(), shapes.width.tolist(), strict=True)))
     once = precompute_seconds(measurement, shapes)
     each = seconds + once / passes(settings, facts, updates)
     useful, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
@@ -70,7 +71,26 @@ def estimate(
         tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
         spread_ratio=model.spread_ratio,
         precompute_seconds=once,
+        first_use_seconds=different * first_use_seconds(measurement, model),
+        shapes=different,
     )
+
+
+def first_use_seconds(measurement: Measurement, model: TimeModel) -> float:
+    """Return how much longer a first use of a shape takes than later ones, the median.
+
+    Args:
+        measurement: its first uses are compared with what the model says of their shapes.
+        model: fitted to its steady steps.
+    """
+    firsts = [s for s in (*measurement.warmup_steps, *measurement.timed_steps) if s.first_use]
+    if not firsts:
+        return 0.0
+    later = model.seconds(
+        np.asarray([s.padded_tokens for s in firsts], dtype=np.float64),
+        np.asarray([s.width for s in firsts], dtype=np.float64),
+    )
+    return max(0.0, float(np.median([s.seconds for s in firsts] - later)))
 
 
 def precompute_seconds(measurement: Measurement, shapes: Shapes) -> float:

@@ -6,10 +6,9 @@ import time
 from typing import Any
 
 from autotune.core.outcome import Phase
-from autotune.probe.child.steps import Schedule
 
 
-def instrumented(trainer_class: Any, holder: list[Schedule]) -> Any:
+def instrumented(trainer_class: Any, holder: list[Any]) -> Any:
     """Return a subclass of TRL's trainer that reports its steps to a schedule.
 
     Args:
@@ -54,11 +53,11 @@ def instrumented(trainer_class: Any, holder: list[Schedule]) -> Any:
     return Instrumented
 
 
-def update_callback(holder: list[Schedule]) -> Any:
+def update_callback(holder: list[Any]) -> Any:
     """Return a trainer callback that reports finished optimizer updates.
 
     Args:
-        holder: as for `instrumented`; its second item is the trainer.
+        holder: as for `instrumented`; its second item is the trainer, its third watches its scaler.
     """
     from transformers import TrainerCallback
 
@@ -70,9 +69,8 @@ def update_callback(holder: list[Schedule]) -> Any:
             holder[0].before_update(trainer._seen_grad_norm)
 
         def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
-            schedule, trainer = holder[0], holder[1]  # type: Schedule, Any
-            skipped = bool(trainer.accelerator.optimizer_step_was_skipped)
-            schedule.after_update(trainer._seen_grad_norm, skipped=skipped)
+            schedule, trainer, watch = holder
+            schedule.after_update(trainer._seen_grad_norm, skipped=watch.skipped)
             control.should_save = schedule.save_is_due
             control.should_training_stop = schedule.done
 

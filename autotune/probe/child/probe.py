@@ -24,6 +24,7 @@ from autotune.probe.child.precompute import PrecomputePass
 from autotune.probe.child.readings import Readings
 from autotune.probe.child.remarks import listening
 from autotune.probe.child.rows import facts_of, take_rows
+from autotune.probe.child.scaling import SkipWatch
 from autotune.probe.child.stages import Stages, accumulation_of
 from autotune.probe.child.steps import Schedule
 from autotune.probe.child.verify import check_disk, eval_rows, evaluate
@@ -107,7 +108,7 @@ class Probe:
         schedule = self._schedule = self._stages.schedule()
         schedule.sync = sync
         schedule.clock.tell = PhaseFile(self.work_dir).tell
-        holder[:] = [schedule, trainer]
+        holder[:] = [schedule, trainer, SkipWatch(trainer)]
         trainer.args.max_steps = schedule.most_updates
         trainer.add_callback(update_callback(holder))
         wanted = spec.verification
@@ -247,6 +248,7 @@ class Probe:
             + sum(u.seconds for u in clock.updates),
             cap_bytes=self.spec.cap_bytes,
             speed_rows_repeated=stages.rows_repeated,
+            shapes_left_out=stages.shapes_left_out,
             documents_mix=self._documents_mix,
             update_peaks_bytes=series,
             update_reserved_bytes=tuple(readings.update_reserved_bytes),

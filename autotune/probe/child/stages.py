@@ -13,7 +13,9 @@ from autotune.core.stages import EVAL, MEMORY, MIXED, SAVE, TIMED
 from autotune.probe.child.batches import (
     BatchFacts,
     RowFacts,
+    ShapeRule,
     mixed_batches,
+    of_few_shapes,
     timed_batches,
     warmup_batches,
     worst_batches,
@@ -62,6 +64,7 @@ class Stages:
         trainer.args.per_device_train_batch_size = trainer._train_batch_size = self._batch
         self.worst = worst_batches(facts, self._batch)
         self.rows_repeated = False
+        self.shapes_left_out = 0
 
     def schedule(self) -> Schedule:
         """Return the schedule, its rows given to the trainer as one data set read in sequence."""
@@ -144,14 +147,14 @@ class Stages:
             spec.timed_rows,
             self._accumulation,
         )
-        warmup = warmup_batches(
-            self.facts,
-            timed,
-            self._accumulation,
-            every_shape=cost_something(spec.options, spec.device),
+        shape = ShapeRule(
             flattened=flattens(spec.trainer, self._trainer),
             multiple=self._trainer.data_collator.pad_to_multiple_of,
         )
+        costly = cost_something(spec.options, spec.device)
+        if costly:
+            timed, self.shapes_left_out = of_few_shapes(self.facts, timed, shape)
+        warmup = warmup_batches(self.facts, timed, self._accumulation, shape, every_shape=costly)
 
         def leave() -> None:
             readings.end_state()

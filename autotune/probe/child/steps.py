@@ -235,17 +235,17 @@ class Schedule:
     def _untimed(self) -> bool:
         return self._current is not None and self._current.name in _UNTIMED
 
-    def after_update(self, grad_norm: Any, *, skipped: bool) -> None:
+    def after_update(self, grad_norm: Any, skipped: Callable[[], bool] = lambda: False) -> None:
         """Note one finished optimizer update and leave a stage that is complete.
 
         Args:
             grad_norm: of its gradients; None where the trainer does not tell.
-            skipped: the gradient scaler left it out.
+            skipped: returns whether the gradient scaler left it out; asked after time is taken.
         """
         self.sync()
-        now = time.perf_counter()
+        seconds = time.perf_counter() - self._mark
         stage = self._plan[self._at - 1][0]
-        self.clock.updates.append(Update(stage, now - self._mark, grad_norm, skipped))
+        self.clock.updates.append(Update(stage, seconds, grad_norm, skipped()))
         self.clock.phase = Phase.STEADY
         if self._untimed:
             self._charge_update(self.lap())
