@@ -42,7 +42,7 @@ class Estimate(Frozen):
         tokens_dropped_ratio: share of all tokens that are dropped, 0..1.
         first_use_seconds: expected wall time of what every shape of a whole run costs once (plans,
             compilations), in no other number; 0 where that is nothing or not known.
-        shapes: different shapes of the micro-batches of one pass; 0 in documents without.
+        shapes: different shapes of the micro-batches of one pass; None in documents without.
         spread_ratio: median absolute deviation of the timed steps around the time model,
             relative; what two equal candidates may differ by.
     """
@@ -61,7 +61,7 @@ class Estimate(Frozen):
     spread_ratio: float
     precompute_seconds: float = 0.0
     first_use_seconds: float = 0.0
-    shapes: int = 0
+    shapes: int | None = None
     rows_dropped: int = 0
 
 

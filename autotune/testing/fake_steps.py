@@ -128,6 +128,7 @@ class FakeSteps:
 
     def _hold(self, stage: str, allocated_bytes: int, phase: Phase | None = None) -> None:
         """Note what is held, and fail as the device would when that is more than may be."""
+        stage = TIMED if stage == "warmup" else stage
         peaks = self._peaks(stage, allocated_bytes)
         known = self.peaks.get(stage)
         self.peaks[stage] = peaks if known is None else highest(peaks, known)
@@ -184,8 +185,9 @@ class FakeSteps:
                 absent={"reserved": _CUDA_ONLY, "device_used": _CUDA_ONLY},
             )
         reserved = int(allocated_bytes * machine.reserved_ratio)
-        if stage in (TIMED, MIXED):
-            reserved = int(reserved * machine.mixed_ratio)
+        if stage in (TIMED, MIXED):  # beside what the worst batch left in the cache
+            cached = self.peaks[MEMORY].reserved_bytes or 0
+            reserved = int(max(reserved, cached) * machine.mixed_ratio)
         spills = self._happening if stage != LOAD else None
         if isinstance(spills, Spills) and spills.peak_bytes is not None:
             reserved = spills.peak_bytes

@@ -10,6 +10,7 @@ import pytest
 
 from autotune.core.measurement import Measurement
 from autotune.core.result import TrialRecord
+from autotune.study.findings import findings
 from autotune.study.search import Search
 from autotune.testing import FakeMachine
 from tests.support.facts import GPU, facts_of
@@ -74,3 +75,16 @@ def test_what_is_left_out_of_the_times_is_counted(tmp_path: Path) -> None:
         assert found.shapes_left_out > 16
         assert len(found.steady_steps) >= 64
         assert max(s.seconds for s in found.steady_steps) < 5.0 < found.warmup_steps[1].seconds
+
+
+def test_what_a_whole_run_pays_for_its_shapes_is_said_apart(tmp_path: Path) -> None:
+    search = searched(tmp_path, 5.0)
+    best = best_of(search)
+    assert best.estimate is not None
+    assert best.estimate.first_use_seconds == pytest.approx(5.0 * (best.estimate.shapes or 0))
+    (said,) = [n for n in findings(search.trials, best, search.facts) if "first uses" in n]
+    assert f"leave out {measured(best).dropped_first_uses} first uses of a shape" in said
+    assert "a whole run meets about" in said
+    quiet = searched(tmp_path / "quiet", 0.0)
+    (said,) = [n for n in findings(quiet.trials, best_of(quiet), quiet.facts) if "first uses" in n]
+    assert "a whole run" not in said
