@@ -28,7 +28,7 @@ def predict(
 
     Args:
         model: hub id, folder, ``config.json``, or a transformers config; None takes the YAML's,
-            else the demo's.
+            ``demo`` is the embedded one.
         dataset: hub id, file, folder, ``datasets.Dataset``, data frame or list of rows.
         gpu: device of the catalogue, such as ``rtx-4090``; None predicts for this machine.
         options: as for ``autotune predict``: ``trainer``, ``config``, ``space``, ``memory``, ...,

@@ -103,7 +103,8 @@ def tune(
     """Find the fastest configuration that fits and return it.
 
     Args:
-        model: hub id, folder, or a transformers config; None takes the YAML's, else the demo's.
+        model: hub id, folder, or a transformers config; None takes the YAML's, ``demo`` is
+            the embedded one.
         dataset: hub id, file, folder, ``datasets.Dataset``, data frame or list of rows; None as
             for ``model``.
         tokenizer: tokenizer object or path, needed with a config object that names none.

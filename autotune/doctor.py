@@ -22,12 +22,14 @@ from autotune.probe.cold import ColdLauncher
 from autotune.probe.finished import Finished
 from autotune.probe.launcher import Launcher
 from autotune.probe.meters.driver import Driver, DriverRefused, Identity
+from autotune.probe.meters.faults import with_remedy
 from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.protocol import InspectSpec, Request
 from autotune.probe.runner import Runner
 from autotune.probe.warm import WarmServer
 
 _DEADLINE_S = 180.0
+_NO_GPU = "torch sees no GPU"
 
 #: What needs an optional package, by its name in `PACKAGES`.
 _NEEDED_FOR = {
@@ -100,7 +102,7 @@ def diagnose() -> Diagnosis:
         ),
     ]
     gpus = [d for d in environment.devices if d.kind == "cuda"]
-    checks += gpu_checks(gpus, NvmlDriver())
+    checks += gpu_checks(gpus, environment.gpu_fault, NvmlDriver())
     missing = [
         f"{package} is not installed: needed for {knobs} (pip install 'autotune[{package}]')"
         for package, knobs in _NEEDED_FOR.items()
@@ -124,28 +126,41 @@ def _keep(rates: tuple[Rates, ...], environment: Environment) -> None:
         write_rates(cache_dir(), by_name[one.device], environment.versions["torch"], one)
 
 
-def gpu_checks(gpus: list[Device], driver: Driver) -> list[Check]:
+def gpu_checks(gpus: list[Device], fault: str, driver: Driver) -> list[Check]:
     """Ask what can be read of every GPU's memory; torch's allocator always can.
 
     Args:
         gpus: the GPUs torch sees.
+        fault: why GPUs of this machine cannot be used, in the driver's words.
         driver: the driver library.
     """
+    checks = [Check(name="NVIDIA driver", works=False, detail=with_remedy(fault))] if fault else []
     if not gpus:
-        return [Check(name="memory of GPU probes", works=False, detail="torch sees no GPU")]
-    checks = []
+        return [*checks, Check(name="memory of GPU probes", works=False, detail=_NO_GPU)]
     for gpu in gpus:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         identity = Identity.of(gpu.uuid, gpu.pci_bus_id, visible, gpu.index or 0)
         detail = "torch's allocator, and the driver's figures of device and clocks (NVML)"
         try:
-            driver.memory(driver.open(identity))
+            handle = driver.open(identity)
+            driver.memory(handle)
         except DriverRefused as refused:
             detail = f"torch's allocator only; driver-level memory is unavailable ({refused})"
+        else:
+            detail += _unlisted(driver, handle)
         if gpu.unified:
             detail += "; shared with the system"
         checks.append(Check(name=f"memory of probes on {gpu.label}", works=True, detail=detail))
     return checks
+
+
+def _unlisted(driver: Driver, handle: object) -> str:
+    """Say that processes are not told apart on a device; empty where they are listed."""
+    try:
+        driver.process_bytes(handle)
+    except DriverRefused as refused:
+        return f"; processes are not listed ({refused})"
+    return ""
 
 
 def _try(launcher: Launcher, folder: Path, rates: tuple[str, ...]) -> Finished:

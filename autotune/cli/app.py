@@ -87,7 +87,7 @@ def main() -> None:
         code = 0
     except AutotuneError as error:
         say_error(error.message, error.hint)
-        code = SIGTERM_EXIT_CODE if isinstance(error.__cause__, Terminated) else error.exit_code
+        code = error.exit_code
     except KeyboardInterrupt as error:
         say_error("stopped.", None)
         code = SIGTERM_EXIT_CODE if isinstance(error, Terminated) else SIGINT_EXIT_CODE

@@ -13,11 +13,19 @@ if TYPE_CHECKING:
     from autotune.intake.request import Request
 
 Model = Annotated[
-    str | None, typer.Option("--model", help="Hub id, model folder, or config.json.", metavar="M")
+    str | None,
+    typer.Option(
+        "--model",
+        help="Hub id, model folder, or config.json; demo is the embedded one.",
+        metavar="M",
+    ),
 ]
 Dataset = Annotated[
     str | None,
-    typer.Option("--dataset", help="Hub id, file (JSON, JSONL, Parquet, CSV), or folder."),
+    typer.Option(
+        "--dataset",
+        help="Hub id, file (JSON, JSONL, Parquet, CSV), or folder; demo is the embedded one.",
+    ),
 ]
 Config = Annotated[
     str | None, typer.Option("--config", help="TRL YAML file, as `trl sft --config` reads it.")
@@ -49,7 +57,14 @@ Headroom = Annotated[
         help="Share of the memory kept free. Default: 5%; 15% of memory shared with the system.",
     ),
 ]
-ProbeTimeout = Annotated[str, typer.Option("--probe-timeout", help="Longest single probe.")]
+ProbeTimeout = Annotated[
+    str | None,
+    typer.Option(
+        "--probe-timeout",
+        help="Longest single probe, such as 10m; a verification has five times that. Default: ten "
+        "times what is expected of it; your own config takes what it takes.",
+    ),
+]
 MinRetention = Annotated[
     str,
     typer.Option("--min-retention", help="Least share of label tokens a candidate must keep."),

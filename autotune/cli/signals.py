@@ -1,4 +1,8 @@
-"""What Ctrl-C and SIGTERM do to a command: before it begins, while it works, and after it.
+"""What Ctrl-C, SIGTERM and SIGHUP do to a command: before it begins, while it works, after it.
+
+What was ignored when the command started stays so: Ctrl-C in a job in the background of a script
+(it is meant for what runs in front), SIGHUP under nohup. Measuring processes are in sessions of
+their own, so that a terminal's Ctrl-C reaches this process alone, which ends them.
 
 Imports nothing but what Python itself has loaded: it is in force before anything else is.
 """
@@ -18,14 +22,11 @@ SIGPIPE_EXIT_CODE = 141
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised in the main thread when the process is asked to terminate."""
+    """Raised in the main thread when the process is asked to terminate; says by which signal."""
 
 
 def end_at_ctrl_c() -> None:
-    """Have Ctrl-C end the process on the spot: nothing is begun yet, or all is done.
-
-    Where it is ignored, as in a job in the background, it stays so.
-    """
+    """Have Ctrl-C end the process on the spot: nothing is begun yet, or all is done."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 
@@ -40,10 +41,21 @@ def terminate_like_ctrl_c() -> None:
     """Raise `Terminated` on SIGTERM and SIGHUP from now on."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Terminated
+        raise Terminated(signal.Signals(number).name)
 
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, stop)
+
+
+def how_to_stop() -> str:
+    """Say how a command is stopped where Ctrl-C is ignored; empty where it is not."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        return ""
+    return (
+        f"Ctrl-C does not reach a job in the background: `kill {os.getpid()}` stops it and keeps "
+        "every finished probe."
+    )
 
 
 def _end(number: int, frame: FrameType | None) -> None:

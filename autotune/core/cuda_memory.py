@@ -21,9 +21,10 @@ _KERNELS_RATIO = 1.2
 #: For devices nothing was found for (Hopper, Blackwell): the largest of the others.
 _UNKNOWN_BYTES = max(_CONTEXTS.values())
 
-#: A difference of free memory outside this is no context: something else moved meanwhile. The
-#: largest on record are 1.6 GiB (RTX 3090, all kernels loaded at once: pytorch/pytorch#49877).
-LEAST_CONTEXT_BYTES, MOST_CONTEXT_BYTES = 64 * _MIB, 2048 * _MIB
+#: A difference of free memory below this share of the usual, or above this size, is no context:
+#: something else moved meanwhile. The largest on record are 1.6 GiB (RTX 3090, all kernels loaded
+#: at once: pytorch/pytorch#49877).
+_LEAST_RATIO, _MOST_BYTES = 0.5, 2048 * _MIB
 
 #: cuBLAS's workspace, which the caching allocator gives it: ``:4096:2:16:8``, and 32 MiB on Hopper
 #: and Blackwell. cuBLASLt shares it. (parseChosenWorkspaceSize in
@@ -45,6 +46,11 @@ def usual_context_bytes(capability: str | None) -> int:
     name = capability or ""
     known = _CONTEXTS.get(name) or _CONTEXTS.get(name.partition(".")[0]) or _UNKNOWN_BYTES
     return int(_KERNELS_RATIO * known)
+
+
+def may_be_context(size_bytes: int, capability: str | None) -> bool:
+    """Whether a context may have this size; arguments as for `usual_context_bytes`."""
+    return _LEAST_RATIO * usual_context_bytes(capability) <= size_bytes <= _MOST_BYTES
 
 
 def workspace_bytes(capability: str | None) -> int:

@@ -40,6 +40,16 @@ class Device(Frozen):
         return self.kind if self.index is None else f"{self.kind}:{self.index}"
 
     @property
+    def visible_uuid(self) -> str | None:
+        """What names it in ``CUDA_VISIBLE_DEVICES`` whatever the order of devices; None if unknown.
+
+        CUDA gives a slice's own UUID and says in its name that it is one.
+        """
+        if self.uuid is None:
+            return None
+        return f"{'MIG' if ' MIG ' in self.name else 'GPU'}-{self.uuid}"
+
+    @property
     def others_bytes(self) -> int:
         """What other processes hold of it."""
         return max(0, self.total_bytes - self.free_bytes)
@@ -54,6 +64,8 @@ class Environment(Frozen):
         platform: operating system and kernel.
         devices: every device found, CPU last.
         notices: what cannot be measured here and why, one sentence each.
+        gpu_fault: why GPUs of this machine cannot be used, in their driver's words; empty when
+            nothing is wrong with them, or there are none.
         variables: environment variables set here that change speed or memory
             (`autotune.knobs.isolation.RECORDED_ENV`); None in documents older than this field.
     """
@@ -63,4 +75,5 @@ class Environment(Frozen):
     platform: str
     devices: tuple[Device, ...]
     notices: tuple[str, ...] = ()
+    gpu_fault: str = ""
     variables: dict[str, str] | None = None

@@ -1,4 +1,4 @@
-"""Peak memory as four numbers that are never mixed, each absent with its reason."""
+"""Peak memory as numbers that are never mixed, each absent with its reason."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ class Peaks(Frozen):
     Args:
         allocated_bytes: live bytes of torch's allocator.
         reserved_bytes: bytes the caching allocator took from the device (CUDA only).
+        context_bytes: what the process holds of the device beside the allocator: the CUDA context
+            and its kernels (CUDA only).
+        context_source: where that is from, as a phrase.
+        paged_bytes: states of a paged optimizer, in memory that device and host share (CUDA only).
+            They count: they are on the device for as long as it has room for them.
         process_bytes: what the driver or the kernel counts for the process.
         device_used_bytes: what is used of the device by everybody (CUDA only).
         absent: for every number that is None, why.
@@ -23,6 +28,9 @@ class Peaks(Frozen):
 
     allocated_bytes: int | None = None
     reserved_bytes: int | None = None
+    context_bytes: int | None = None
+    context_source: str = ""
+    paged_bytes: int | None = None
     process_bytes: int | None = None
     device_used_bytes: int | None = None
     absent: dict[str, str] = {}
@@ -30,13 +38,15 @@ class Peaks(Frozen):
 
     @property
     def deciding_bytes(self) -> int | None:
-        """The largest number this process is charged with; what is held against the budget."""
-        known = [
-            b
-            for b in (self.allocated_bytes, self.reserved_bytes, self.process_bytes)
-            if b is not None
-        ]
-        return max(known) if known else None
+        """The largest number this process is charged with; what is held against the budget.
+
+        The driver does not count managed memory for a process, nor does torch's allocator.
+        """
+        reserved = self.reserved_bytes
+        if reserved is not None:
+            reserved += self.context_bytes or 0
+        known = [b for b in (self.allocated_bytes, reserved, self.process_bytes) if b is not None]
+        return max(known) + (self.paged_bytes or 0) if known else None
 
 
 def charged_bytes(peaks: Peaks, device: Device) -> int | None:
@@ -64,6 +74,9 @@ def highest(later: Peaks, earlier: Peaks) -> Peaks:
     reasons = {**earlier.absent, **later.absent}
     return Peaks(
         **{f"{name}_bytes": value for name, value in numbers.items()},
+        context_bytes=larger("context_bytes"),
+        context_source=later.context_source or earlier.context_source,
+        paged_bytes=larger("paged_bytes"),
         absent={name: why for name, why in reasons.items() if numbers[name] is None},
         allocation_retries=larger("allocation_retries"),
     )

@@ -1,23 +1,24 @@
-"""Turns a request into a job: reads the user's YAML, fills in the embedded demo, checks names."""
+"""Turns a request into a job: reads the user's YAML, checks names."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from autotune import demo
 from autotune.core.errors import BadInput, NotBuiltYet, nearest
-from autotune.core.job import ALLOWABLE, PROBED_TRAINERS, DatasetSource, Job, Trainer
+from autotune.core.job import ALLOWABLE, PROBED_TRAINERS, Job, Trainer
 from autotune.core.secrets import without_secrets
 from autotune.core.units import parse_ratio
 from autotune.emit.read_config import UserConfig, parse_user_config, read_user_config
 from autotune.intake.cache import cache_dir, home_cache_refused
 from autotune.intake.request import Request
 from autotune.intake.secrets import hub_token, withhold
+from autotune.intake.subject import subject_of
 from autotune.knobs.versions import canonical_options
 
 #: Keys of a TRL YAML that ``--set`` cannot give, and what does.
@@ -37,12 +38,14 @@ class Origin:
 
     Args:
         demo_model: the model is the embedded demo's.
+        demo_rows: the rows are.
         memory_bytes: the demo's budget; None for every other job.
         notices: remarks on what was filled in or left out.
         secret_env: variables from the YAML's ``env:`` block that are written nowhere.
     """
 
     demo_model: bool
+    demo_rows: bool
     memory_bytes: int | None
     notices: tuple[str, ...]
     secret_env: dict[str, str] = field(default_factory=dict)
@@ -56,7 +59,7 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
         known: the trainers the use case can do.
 
     Raises:
-        BadInput: a name is unknown or a file cannot be read.
+        BadInput: a name is unknown, a file cannot be read, or a model or rows are missing.
         NotBuiltYet: this version cannot probe the trainer.
     """
     trainers = [t.value for t in Trainer]
@@ -78,11 +81,7 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
     set_options, more = without_secrets(request.set_options)
     env = {**withheld.env, **hub_token(request.set_options)}
     withheld = replace(withheld, env=env, names=(*withheld.names, *more))
-    model = request.model or config.model
-    source = config.dataset
-    if request.dataset is not None:
-        source = DatasetSource(path=request.dataset)
-    _refuse_addresses(source)
+    subject = subject_of(request, config)
     notices = [
         f"{key} is written more than once in {request.config}: the last one counts, as for TRL."
         for key in config.repeated
@@ -90,32 +89,23 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
     notices += withheld.notices
     if elsewhere := home_cache_refused():
         notices.append(elsewhere)
-    demo_model = model is None
-    if model is None:
-        model = str(demo_model_dir())
-        if source is not None:
-            notices.append("No model was named: the embedded demo model is tuned.")
-    if source is None:
-        source = DatasetSource(path=str(demo.rows_path()))
-        if not demo_model:
-            notices.append("No data set was named: the embedded demo rows are used.")
     memory_bytes = None
-    if demo_model and request.dataset is None and request.config is None:
+    if subject.demo_model and subject.demo_rows and request.config is None:
         memory_bytes = demo.MEMORY_BYTES
         base = parse_user_config(demo.base_config_path().read_text("utf-8"), "demo.yaml")
         config = replace(config, text=base.text, options=base.options)
-        notices.append("No model and no data set were named: this is the embedded demo job.")
-    source = source.model_copy(
+    notices += subject.notices
+    source = subject.source.model_copy(
         update={
-            "config": request.dataset_config or source.config,
-            "train_split": request.dataset_train_split or source.train_split,
-            "test_split": request.dataset_test_split or source.test_split,
+            "config": request.dataset_config or subject.source.config,
+            "train_split": request.dataset_train_split or subject.source.train_split,
+            "test_split": request.dataset_test_split or subject.source.test_split,
         }
     )
     job = Job(
         trainer=trainer,
-        model=_absolute(model),
-        dataset=source.model_copy(update={"path": _absolute(source.path)}),
+        model=subject.model or str(demo_model_dir()),
+        dataset=source,
         options={**canonical_options(config.options), **canonical_options(set_options)},
         env=config.env,
         config_text=config.text or None,
@@ -126,7 +116,14 @@ def build_job(request: Request, known: tuple[Trainer, ...] = PROBED_TRAINERS) ->
         weights=_one_of(request.weights, ("random", "real"), "--weights"),
         seed=request.seed,
     )
-    return job, Origin(demo_model, memory_bytes, tuple(notices), withheld.env)
+    origin = Origin(
+        demo_model=subject.demo_model,
+        demo_rows=subject.demo_rows,
+        memory_bytes=memory_bytes,
+        notices=tuple(notices),
+        secret_env=withheld.env,
+    )
+    return job, origin
 
 
 def _check_alone(environment: Mapping[str, str]) -> None:
@@ -164,33 +161,6 @@ def _check_words(request: Request) -> None:
         raise BadInput(f"--seed is {request.seed}, expected 0 or more.")
 
 
-def _refuse_addresses(source: DatasetSource | None) -> None:
-    """Stop at rows that are not here.
-
-    Raises:
-        BadInput: an address is named where rows are.
-    """
-    if source is None:
-        return
-    for text in _texts([source.path, *(source.blocks or ())]):
-        if "://" in text:
-            raise BadInput(
-                f"data set {text} is an address, expected a file, a folder or a hub data set.",
-                "Download it first and give the file.",
-            )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a tree of lists and mappings."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(one)
-    elif isinstance(value, dict):
-        yield from _texts(list(value.values()))
-
-
 def _one_of(value: str, known: tuple[str, ...], option: str) -> Any:
     if value not in known:
         raise BadInput(
@@ -203,24 +173,6 @@ def _user_config(request: Request) -> UserConfig:
     if request.config is None:
         return UserConfig(text="", model=None, dataset=None)
     return read_user_config(Path(request.config).expanduser())
-
-
-def _absolute(name: str) -> str:
-    """Return a local path as an absolute one; other names as they are.
-
-    Raises:
-        BadInput: the system refuses it as a name (too long: it may be the rows themselves).
-    """
-    path = Path(name).expanduser()
-    try:
-        if path.name == "config.json" and path.is_file():
-            path = path.parent  # the model is the folder
-        return str(path.resolve()) if path.exists() else name
-    except (OSError, ValueError) as error:
-        raise BadInput(
-            f"{name[:60]!r} is neither a path nor a hub id: {error.args[-1]}.",
-            "Give the name of a file, a folder or a hub repository.",
-        ) from error
 
 
 def demo_model_dir() -> Path:

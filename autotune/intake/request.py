@@ -24,8 +24,9 @@ class Request:
     """What a user asks of ``autotune run``; names and units as on the command line.
 
     Args:
-        model: hub id, folder or ``config.json``; None takes it from the config, else the demo's.
-        dataset: hub id, file or folder; None takes it from the config, else the demo's.
+        model: hub id, folder or ``config.json``; None takes it from the config, ``demo`` is the
+            embedded one. Without a model and rows the job is the demo's.
+        dataset: hub id, file or folder; None and ``demo`` as for ``model``.
         dataset_config: the hub data set's configuration.
         dataset_train_split: split trained on; None is ``train`` or the config's.
         dataset_test_split: split evaluated on.
@@ -42,7 +43,7 @@ class Request:
         trials: most probes of the search.
         timeout: longest search, such as ``10m``; checking the winner may take half as long again.
             None without a bound.
-        probe_timeout: longest probe.
+        probe_timeout: longest probe, such as ``10m``; None follows what is expected of each probe.
         allow: classes of change beyond neutral and data.
         weights: ``random`` or ``real``.
         set_options: TRL options that replace the config's; knobs among them are not searched.
@@ -72,7 +73,7 @@ class Request:
     effective_batch: int | None = None
     trials: int = DEFAULT_TRIALS
     timeout: str | None = None
-    probe_timeout: str = "2m"
+    probe_timeout: str | None = None
     allow: tuple[str, ...] = ()
     weights: str = "random"
     set_options: Mapping[str, Any] = field(default_factory=dict)

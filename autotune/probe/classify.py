@@ -6,12 +6,14 @@ second look at the same candidate changes is decided here.
 
 from __future__ import annotations
 
+import math
+
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Ending, Outcome, Phase
 from autotune.core.units import show_bytes, show_duration
 from autotune.probe.judge_failure import judge_failure, judge_silence
 from autotune.probe.judge_run import judge_run
-from autotune.probe.observed import Observed
+from autotune.probe.observed import IDLE_S, Observed
 
 #: A crash is put down to the cap when the candidate needs at least this share of it.
 _NEAR = 0.9
@@ -34,12 +36,14 @@ def classify(seen: Observed) -> tuple[Ending, int | None]:
 
 
 def _classify(seen: Observed) -> tuple[Ending, int | None]:
-    if seen.timed_out:
-        reason = f"it did not end within {show_duration(seen.deadline_s)}{seen.when}"
-        ending = Ending(
-            outcome=Outcome.TIMEOUT, phase=seen.last_phase, reason=reason, detail=seen.log_tail
-        )
-        return ending, None
+    if seen.timed_out:  # what its libraries said last has nothing to do with it
+        if math.isinf(seen.deadline_s):
+            outcome = Outcome.CRASHED
+            reason = f"it hung: no processor time was used for {show_duration(IDLE_S)}"
+        else:
+            outcome = Outcome.TIMEOUT
+            reason = f"it did not end within {show_duration(seen.deadline_s)}"
+        return Ending(outcome=outcome, phase=seen.last_phase, reason=reason + seen.when), None
     if seen.failure is not None:
         return judge_failure(seen, seen.failure)
     if seen.signal is not None or seen.measurement is None:

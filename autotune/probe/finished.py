@@ -20,7 +20,7 @@ class Finished:
 
     Args:
         code: its exit code; negative is a signal.
-        timed_out: whether the deadline ended it.
+        timed_out: whether the deadline ended it, or (where that is infinite) its idleness.
         wall_seconds: how long it ran.
         peak_rss_bytes: highest resident memory seen.
         reply: its answer, None when it left none.

@@ -16,6 +16,8 @@ _GROWTH_RATIO = 0.005
 #: The allocator takes memory from the device in segments of up to this size (``kLargeBuffer`` in
 #: c10/cuda/CUDACachingAllocator.cpp, torch 2.13): one more is no trend.
 _SEGMENT_BYTES = 20 * 2**20
+#: A job that may use this share of what is free has the whole device: displays and daemons move.
+_WHOLE_DEVICE = 0.98
 
 
 def over_budget(measurement: Measurement, seen: Observed) -> tuple[Ending, int] | None:
@@ -30,7 +32,7 @@ def over_budget(measurement: Measurement, seen: Observed) -> tuple[Ending, int] 
 
 def _over(measurement: Measurement, seen: Observed) -> tuple[Ending, int] | None:
     """Return the ending of a probe whose highest peak is more than it may have, else None."""
-    peak = measurement.peaks.deciding_bytes
+    peak = _charged(measurement, seen)
     if peak is None:
         return None
     phase, where = PHASES.get(measurement.peak_stage or "", Phase.STEADY), measurement.peak_where
@@ -43,7 +45,11 @@ def _over(measurement: Measurement, seen: Observed) -> tuple[Ending, int] | None
     cap = None if seen.device == "cpu" else seen.cap_bytes
     if cap is not None and peak > cap:
         # The cap holds torch's allocator; what kernels and libraries take beside it shows here.
-        reason = f"it needs {show_bytes(peak)}{where}, more than the cap of {show_bytes(cap)}"
+        paged = measurement.peaks.paged_bytes
+        states = f" with {show_bytes(paged)} of paged optimizer states" if paged else ""
+        reason = (
+            f"it needs {show_bytes(peak)}{states}{where}, more than the cap of {show_bytes(cap)}"
+        )
         return Ending(outcome=Outcome.OOM_DEVICE, phase=phase, reason=reason), peak
     if free_bytes is not None and peak > free_bytes:
         reason = (
@@ -52,6 +58,24 @@ def _over(measurement: Measurement, seen: Observed) -> tuple[Ending, int] | None
         )
         return Ending(outcome=Outcome.SPILLED, phase=phase, reason=reason), peak
     return None
+
+
+def _charged(measurement: Measurement, seen: Observed) -> int | None:
+    """Return the peak that is held against the limits.
+
+    States of a paged optimizer stay on the device for as long as it has room. On a device with more
+    than the job may use they are beyond the job's share, and a smaller device would be slower than
+    was measured: they count. Where the job has the whole device, what was measured is the truth: it
+    ran, and states that had no room were paged out within the times.
+    """
+    peaks = measurement.peaks
+    room = seen.device_free_bytes or seen.device_total_bytes
+    share = seen.budget_bytes
+    if peaks.deciding_bytes is None or not peaks.paged_bytes or room is None or share is None:
+        return peaks.deciding_bytes
+    if share < _WHOLE_DEVICE * room:
+        return peaks.deciding_bytes
+    return peaks.deciding_bytes - peaks.paged_bytes
 
 
 def _over_after_training(measurement: Measurement, seen: Observed) -> tuple[Ending, int] | None:

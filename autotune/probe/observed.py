@@ -9,6 +9,9 @@ from autotune.core.measurement import Measurement
 from autotune.core.outcome import Phase
 from autotune.probe.protocol import Failure
 
+#: A process without a deadline is ended when it uses no processor time for so long: it hangs.
+IDLE_S = 600.0
+
 
 @dataclass(frozen=True)
 class Observed:
@@ -18,7 +21,7 @@ class Observed:
         failure: the exception in the child, if it reported one.
         measurement: what it had measured.
         code: exit code; negative is a signal.
-        timed_out: whether the deadline ended it.
+        timed_out: whether the deadline ended it, or (where that is infinite) its idleness.
         deadline_s: the deadline.
         peak_rss_bytes: highest resident memory seen by the parent.
         host_total_bytes: the machine's memory.
@@ -27,6 +30,7 @@ class Observed:
         log_tail: last lines of its output.
         device_total_bytes: memory of the device, if known.
         device_free_bytes: what nobody held of it when the probe started, if known.
+        budget_bytes: what the job may use of the device, headroom included; None if unknown.
         surplus_bytes: what others held of the device at the start beyond what they held before
             the search, where that left too little; None where it did not, or nobody looked.
         phase: the phase it told of last; None when it told of none.
@@ -46,6 +50,7 @@ class Observed:
     log_tail: str = ""
     device_total_bytes: int | None = None
     device_free_bytes: int | None = None
+    budget_bytes: int | None = None
     surplus_bytes: int | None = None
     phase: Phase | None = None
     step: int = 0

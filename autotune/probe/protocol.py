@@ -68,10 +68,12 @@ class ProbeSpec(Frozen):
         options: final TRL options, the candidate's and the isolation's included.
         env: environment variables the candidate needs beside the job's own.
         device: ``cpu`` or ``cuda:i``.
+        device_uuid: its entry in ``CUDA_VISIBLE_DEVICES``, where one is known.
         rows_dir: folder of the prepared rows.
         plan: which rows.
         pretruncate_tokens: length rows are cut to before TRL sees them.
         cap_bytes: memory the candidate may use above the start; None measures without a cap.
+        budget_bytes: what the job may use of the device, headroom included; None if unknown.
         device_total_bytes: memory of the device; a peak above it has spilled. None: unknown.
         memory_only: stop after the memory phase.
         verification: look for longer instead of timing; None for an ordinary probe.
@@ -86,10 +88,12 @@ class ProbeSpec(Frozen):
     options: dict[str, Any]
     env: dict[str, str] = {}
     device: str
+    device_uuid: str | None = None
     rows_dir: str
     plan: RowPlan
     pretruncate_tokens: int | None = None
     cap_bytes: int | None = None
+    budget_bytes: int | None = None
     device_total_bytes: int | None = None
     memory_only: bool = False
     verification: Verification | None = None
@@ -117,6 +121,7 @@ class GuardSpec(Frozen):
         model_dir: local directory with the model's config and tokenizer.
         weights: ``random`` (seeded) or ``real``.
         device: ``cpu`` or ``cuda:i``.
+        device_uuid: its entry in ``CUDA_VISIBLE_DEVICES``, where one is known.
         rows_dir: folder of the prepared rows.
         rows: the rows of the update, in order; both candidates realise the same tokens of them.
         reference: what the candidate is compared with.
@@ -129,6 +134,7 @@ class GuardSpec(Frozen):
     model_dir: str
     weights: Literal["random", "real"]
     device: str
+    device_uuid: str | None = None
     rows_dir: str
     rows: tuple[int, ...]
     reference: GuardSide
@@ -149,6 +155,8 @@ class PrepareSpec(Frozen):
         train_only: only look at the train rows: nothing will be emitted from them.
         target: a device that is not here and that everything is resolved for; None takes
             ``device``.
+        attention_kernels: attention code of the hub that may be searched.
+        layer_kernels: whether layers may be searched with kernels of the hub.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -160,6 +168,14 @@ class PrepareSpec(Frozen):
     sample_rows: int | None = None
     train_only: bool = False
     target: Device | None = None
+    attention_kernels: tuple[str, ...] = ()
+    layer_kernels: bool = False
+
+    @property
+    def asked_device(self) -> str:
+        """``device``, where the config's own ``use_cpu`` decides what ``auto`` is."""
+        cpu = self.device == "auto" and self.job.options.get("use_cpu")
+        return "cpu" if cpu else self.device
 
 
 class InspectSpec(Frozen):
@@ -176,16 +192,18 @@ class InspectSpec(Frozen):
 
 
 class ConstructSpec(Frozen):
-    """Build the installed TRL's own argument objects from options that are about to be written.
+    """Have the installed TRL's own parser read a file it is to train from, as a whole.
 
     Args:
         trainer: which ``trl`` command.
-        options: what the file will hold, model and rows left out.
+        file: the YAML: options, environment and ``datasets:`` block.
+        arguments: what stands behind it on the command line.
     """
 
     kind: Literal["construct"] = "construct"
     trainer: Trainer
-    options: dict[str, Any]
+    file: str
+    arguments: tuple[str, ...] = ()
 
 
 class TraceSpec(Frozen):

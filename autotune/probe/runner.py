@@ -6,6 +6,7 @@ what an ending means is decided in classify.py.
 
 from __future__ import annotations
 
+import math
 import shutil
 import signal
 import time
@@ -28,10 +29,11 @@ from autotune.probe.finished import Finished
 from autotune.probe.launcher import Launched, Launcher
 from autotune.probe.meters.driver import Driver
 from autotune.probe.meters.nvml import NvmlDriver
+from autotune.probe.observed import IDLE_S
 from autotune.probe.phase_file import read_phase
 from autotune.probe.prepared import Prepared
 from autotune.probe.prober import Tick
-from autotune.probe.process_tree import end_tree, rss_bytes, signal_group
+from autotune.probe.process_tree import Idleness, end_tree, rss_bytes, signal_group
 from autotune.probe.progress import and_progress
 from autotune.probe.protocol import (
     ConstructSpec,
@@ -113,6 +115,7 @@ class Runner:
             cap_bytes=spec.cap_bytes,
             device_total_bytes=spec.device_total_bytes,
             device_free_bytes=start.free_bytes,
+            budget_bytes=spec.budget_bytes,
             surplus_bytes=start.surplus_bytes,
             checkpointing=checkpointing_of(spec.options),
         )
@@ -289,6 +292,7 @@ class Runner:
         self, process: Launched, start: float, deadline_s: float, tick: Tick | None
     ) -> tuple[int, bool, int | None]:
         peak_rss: int | None = None
+        idleness = Idleness(process.pid) if math.isinf(deadline_s) else None
         while True:
             code = process.poll(_POLL_SECONDS)
             if code is not None:
@@ -297,5 +301,6 @@ class Runner:
             passed = time.monotonic() - start
             if tick is not None:
                 tick(passed)
-            if passed > deadline_s:
+            idle = idleness is not None and idleness.seconds() > IDLE_S
+            if passed > deadline_s or idle:
                 return end_tree(process), True, peak_rss

@@ -1,4 +1,4 @@
-"""The four peaks of reference and winner as bars, beside the budget."""
+"""The peaks of reference and winner as bars, beside the budget."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from autotune.report.summary import reference_name
 _PEAKS = {
     "allocated_bytes": "allocated",
     "reserved_bytes": "reserved",
+    "context_bytes": "context",
+    "paged_bytes": "paged",
     "process_bytes": "process",
     "device_used_bytes": "device used",
 }
@@ -26,13 +28,15 @@ _PEAKS = {
 _MEANS = {
     "allocated": "allocated is what tensors held",
     "reserved": "reserved what the allocator took",
+    "context": "context what the process held beside it",
+    "paged": "paged what a paged optimizer kept beside both",
     "process": "process what the system counts for it",
     "device used": "device used what everybody used",
 }
 
 
 def memory(result: Result) -> Chart | None:
-    """The four peaks of reference and winner as bars; None without a fit."""
+    """The peaks of reference and winner as bars; None without a fit."""
     best, other = result.best_trial, result.reference_trial
     pairs = [(best, "chosen", palette.BEST)]
     if other is not None and result.best != result.reference:

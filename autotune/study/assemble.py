@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -106,6 +107,7 @@ def assemble(
         predictions=tuple(predictions),
         gated=tuple(gated),
         traced=dict(traced),
+        lacks_weights=not run.prepared.model.has_weights and Path(run.job.model).is_dir(),
     )
 
 
@@ -198,6 +200,8 @@ def peaks_line(peaks: Peaks) -> str:
     known = {
         "allocated": peaks.allocated_bytes,
         "reserved": peaks.reserved_bytes,
+        "context": peaks.context_bytes,
+        "paged": peaks.paged_bytes,
         "process": peaks.process_bytes,
         "device used": peaks.device_used_bytes,
     }

@@ -35,6 +35,8 @@ def findings(trials: Sequence[TrialRecord], best: TrialRecord | None, facts: Fac
     if baseline is not None and baseline.report.ending.outcome is not Outcome.FITS:
         ending = baseline.report.ending
         verb = "does not fit" if ending.outcome.is_memory else "does not train"
+        if ending.outcome is Outcome.TIMEOUT:
+            verb = "was not measured"
         found.append(f"Your own config {verb}: {ending.reason} (phase {ending.phase.value}).")
     length = facts.option("max_length")
     flattens = facts.job.trainer is Trainer.SFT and facts.option("padding_free")

@@ -89,6 +89,7 @@ def guard_spec(
         model_dir=model_dir,
         weights=weights,
         device=facts.device.label,
+        device_uuid=facts.device.visible_uuid,
         rows_dir=rows_dir,
         rows=update_rows(chosen.candidate, against.candidate, facts),
         reference=side(against),

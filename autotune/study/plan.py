@@ -42,10 +42,12 @@ def probe_spec(
         options={**job.options, **settings.options},
         env=settings.env,
         device=facts.device.label,
+        device_uuid=facts.device.visible_uuid,
         rows_dir=rows_dir,
         plan=row_plan(candidate, facts),
         pretruncate_tokens=settings.pretruncate_tokens,
         cap_bytes=budget.usable_bytes,
+        budget_bytes=budget.total_bytes,
         device_total_bytes=facts.device.total_bytes,
     )
 

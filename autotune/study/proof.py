@@ -20,7 +20,8 @@ from autotune.study.choose import (
     verification_of,
 )
 from autotune.study.guard import differs, guard_of, guard_spec, not_comparable
-from autotune.study.session import VERIFICATION_TIMES, Session
+from autotune.study.limits import explained
+from autotune.study.session import Session
 from autotune.study.uninterrupted import uninterrupted
 
 #: Rounds in which the reference and the winner are measured in turns.
@@ -86,9 +87,9 @@ class Proving(Session):
         )
         number = self.trials[-1].number + 1
         self.observer.started(chosen.candidate, "guard")
-        report = self._compare(spec, f"{number:04d}")
+        report = self._compare(spec, chosen.candidate, f"{number:04d}")
         if is_transient(report):
-            report = self._compare(spec, f"{number:04d}-again")
+            report = self._compare(spec, chosen.candidate, f"{number:04d}-again")
         record = chosen.model_copy(
             update={"number": number, "role": "guard", "report": report, "estimate": None}
         )
@@ -98,9 +99,13 @@ class Proving(Session):
             self.observer.finished(record)
         return not differs(report)
 
-    def _compare(self, spec: GuardSpec, name: str) -> ProbeReport:
-        deadline = VERIFICATION_TIMES * self.limits.probe_s
-        return self.prober.compare(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
+    def _compare(self, spec: GuardSpec, candidate: Candidate, name: str) -> ProbeReport:
+        deadline = self.deadline(candidate, "guard")
+        report = self.prober.compare(
+            spec, name=name, deadline_s=deadline.seconds, tick=self.observer.tick
+        )
+        ending = explained(report.ending, deadline)
+        return report.model_copy(update={"ending": ending})
 
     def confirm(self) -> None:
         """Measure the best candidate and the reference in turns and set ``speedup``.

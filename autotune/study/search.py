@@ -13,15 +13,17 @@ from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
 from autotune.core.prediction import Fit, Prediction
-from autotune.core.result import Skipped
+from autotune.core.result import Skipped, TrialRecord
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
 from autotune.study.choose import may_recover
 from autotune.study.foresight import Foresight
 from autotune.study.idle import same_in_effect
+from autotune.study.limits import fastest_late, has_more_time, is_late, slower_than_late
 from autotune.study.proof import Proving
 from autotune.study.refusals import is_refusal, set_aside, skipped
 from autotune.study.session import LEARNED_FROM
+from autotune.study.storage import Pruned
 from autotune.study.strategy import first_candidates, promising, smallest, tracing_seconds
 from autotune.study.suggest import Seen, propose
 
@@ -34,8 +36,8 @@ class Search(Proving):
     """One search over an enumerated space; its other fields are the session's.
 
     Args:
-        look_ahead: has candidates traced for so many seconds and returns what is expected of
-            them, None when it cannot; None never does.
+        look_ahead: has candidates traced for so many seconds (0: only takes what was traced
+            before) and returns what is expected of them, None when nothing is; None never does.
     """
 
     look_ahead: Callable[[Sequence[Candidate], float], Foresight | None] | None = None
@@ -50,7 +52,7 @@ class Search(Proving):
         self.trials.extend(self.store.records())
         queue = [self._candidate_of(params) for params in self.store.reap(self._told)]
         own = canonical(user_candidate(self.facts), self.facts)
-        while self._baseline_is_due():
+        while self._baseline_is_due(own):
             self.probe(own, "baseline")
         self._foresee(own)
         if not self._fits(own):
@@ -62,7 +64,7 @@ class Search(Proving):
         if self.foresight is None:
             queue += first_candidates(self.space.candidates, own, self.facts)
         while self._may_go_on():
-            done = self._visited() | set(self.gated())
+            done = self._visited() | set(self.gated()) | {p.candidate.key for p in self._slower()}
             queue = [c for c in (*self._disturbed(), *queue) if c.key not in done]
             candidate = queue.pop(0) if queue else self._next(done)
             if candidate is None:
@@ -82,16 +84,34 @@ class Search(Proving):
         }
 
     def refused(self) -> list[Skipped]:
-        """Return what only running showed to be invalid, and what is like it."""
-        return skipped(self.space.candidates, self.trials)
+        """Return what only running showed to be invalid or too slow, and what is like it."""
+        found = skipped(self.space.candidates, self.trials)
+        slower = self._slower()
+        if slower:
+            late = fastest_late(self.predictions(), self.trials)
+            assert late is not None
+            what = f"predicted to be slower than probe {late.number}"
+            found.append(Skipped(what=what, reason=late.report.ending.reason, count=len(slower)))
+        return found
+
+    def _slower(self) -> list[Prediction]:
+        """Return what is not probed: predicted slower than a probe that did not end in time.
+
+        It cannot be the fastest; where time is not what counts, only a limit that the user set is
+        taken to be the same for all.
+        """
+        if self.objective != "throughput" and self.limits.probe_s is None:
+            return []
+        return slower_than_late(self.predictions(), self.trials)
 
     def _foresee(self, own: Candidate) -> None:
         """Have the candidates traced where that pays, and take in what was probed already."""
         seconds = tracing_seconds(self.trials, self.limits.trials)
-        if self.look_ahead is None or seconds is None:
+        if self.look_ahead is None:
             return
         everything = {c.key: c for c in (own, *self.space.candidates)}
-        seconds = min(seconds, max(0.0, self.left_s(checks=0.0)))
+        # A resumed search knows what it knew, whether it traces more or not.
+        seconds = min(seconds or 0.0, max(0.0, self.left_s(checks=0.0)))
         self.foresight = self.look_ahead(list(everything.values()), seconds)
         for trial in self.trials:
             if self.foresight is not None and trial.role in LEARNED_FROM:
@@ -99,9 +119,16 @@ class Search(Proving):
 
     def _keep_gated(self) -> None:
         """Tell Optuna what was not probed, with the peak it was predicted to need."""
-        for key, prediction in self.gated().items():
-            params = {n: self._searched(prediction.candidate, n) for n in self.space.choices}
-            self.store.pruned(params, self.space.choices, key, prediction.peak_bytes)
+        gated = [
+            Pruned(
+                params={n: self._searched(p.candidate, n) for n in self.space.choices},
+                key=key,
+                predicted_peak_bytes=p.peak_bytes,
+            )
+            for key, p in self.gated().items()
+        ]
+        if gated:
+            self.store.keep_pruned(gated, self.space.choices)
 
     def _next(self, done: set[str]) -> Candidate | None:
         """Return the most promising candidate, and in every second turn the sampler's."""
@@ -138,7 +165,9 @@ class Search(Proving):
         """Return keys that need not come: measured, disturbed twice, given up, or set aside."""
         times = Counter(t.candidate.key for t in self.trials)
         measured = {
-            t.candidate.key for t in self.trials if not may_recover(t) or times[t.candidate.key] > 1
+            t.candidate.key
+            for t in self.trials
+            if not self._may_end_better(t) or times[t.candidate.key] > 1
         }
         aside = set_aside(self.space.candidates, self.trials)
         alike = same_in_effect(self.space.candidates, self.trials)
@@ -146,11 +175,21 @@ class Search(Proving):
 
     def _disturbed(self) -> list[Candidate]:
         """Return candidates whose probe ended for a reason outside them."""
-        return [t.candidate for t in self.trials if t.role == "search" and may_recover(t)]
+        return [t.candidate for t in self.trials if t.role == "search" and self._may_end_better(t)]
 
-    def _baseline_is_due(self) -> bool:
+    def _may_end_better(self, trial: TrialRecord) -> bool:
+        """Whether a probe was disturbed, or ended by a limit that the user has raised since."""
+        if may_recover(trial):
+            return True
+        if not is_late(trial) or (self.limits.probe_s is None and trial.role != "baseline"):
+            return False
+        return has_more_time(trial, self.deadline(trial.candidate, trial.role))
+
+    def _baseline_is_due(self, own: Candidate) -> bool:
         mine = [t for t in self.trials if t.role == "baseline"]
-        return not mine or (len(mine) == 1 and may_recover(mine[0]))
+        if not mine or (len(mine) == 1 and may_recover(mine[0])):
+            return True
+        return has_more_time(mine[-1], self.deadline(own, "baseline"))
 
     def _fits(self, candidate: Candidate) -> bool:
         return any(t.candidate.key == candidate.key and t.estimate is not None for t in self.trials)

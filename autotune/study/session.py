@@ -30,6 +30,7 @@ from autotune.probe.protocol import ProbeSpec
 from autotune.spaces.enumerate import Enumerated
 from autotune.study.foresight import Foresight
 from autotune.study.idle import in_effect
+from autotune.study.limits import Deadline, Limits, deadline_of, explained
 from autotune.study.objective import estimate
 from autotune.study.plan import EvalRows, probe_spec, verification
 from autotune.study.refusals import signature
@@ -41,33 +42,6 @@ from autotune.study.uninterrupted import uninterrupted
 SAME_CAUSE_LIMIT = 3
 #: Roles of probes predictions are corrected from: each candidate once.
 LEARNED_FROM = ("baseline", "search")
-#: A verification runs ten times the updates of a probe and times none: it gets more time.
-VERIFICATION_TIMES = 5
-#: Seconds the checks of the winner are given at least, however short the search is to be.
-_LEAST_CHECKS_S = 60.0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When to stop.
-
-    Args:
-        trials: probes of the search, the baseline included.
-        search_s: seconds the search may take; None without a bound.
-        probe_s: seconds one probe may take.
-    """
-
-    trials: int
-    search_s: float | None
-    probe_s: float
-
-    @property
-    def checks_s(self) -> float | None:
-        """Seconds confirming and verifying the winner may take beyond the search; None: no bound.
-
-        What has begun then is finished, within its own limit.
-        """
-        return None if self.search_s is None else max(_LEAST_CHECKS_S, self.search_s / 2)
 
 
 class Observer(Protocol):
@@ -150,6 +124,10 @@ class Session:
         """Return what is expected of every traced candidate, fastest first."""
         return [] if self.foresight is None else self.foresight.all()
 
+    def predicted(self, candidate: Candidate) -> Prediction | None:
+        """Return what is expected of a candidate; None when it was not traced."""
+        return None if self.foresight is None else self.foresight.of(candidate)
+
     def gated(self) -> dict[str, Prediction]:
         """Return, by key, what is not probed because of its prediction."""
         return {}
@@ -182,11 +160,11 @@ class Session:
         if role == "search" and refused.valid:  # what a rule is against never becomes a trial
             params = {n: self._searched(candidate, n) for n in self.space.choices}
             stored = self.store.begin(params, self.space.choices, candidate.key, number)
-        expected = None if self.foresight is None else self.foresight.of(candidate)
+        expected = self.predicted(candidate)
         self.observer.started(candidate, role)
         try:
             report = (
-                self._judged(self._measure(spec, f"{number:04d}"))
+                self._judged(self._measure(spec, f"{number:04d}", self.deadline(candidate, role)))
                 if refused.valid
                 else _refused(refused)
             )
@@ -223,11 +201,18 @@ class Session:
         self._stop_at_one_cause()
         return record
 
-    def _measure(self, spec: ProbeSpec, name: str) -> ProbeReport:
+    def deadline(self, candidate: Candidate, role: str) -> Deadline:
+        """Return when a probe of a candidate, started now, is ended."""
+        left_s = self.left_s(checks=1.0)
+        return deadline_of(candidate, role, self.limits, self.trials, self.predicted, left_s)
+
+    def _measure(self, spec: ProbeSpec, name: str, deadline: Deadline) -> ProbeReport:
         def probe(spec: ProbeSpec, name: str) -> ProbeReport:
-            longer = VERIFICATION_TIMES if spec.verification is not None else 1
-            deadline = longer * self.limits.probe_s
-            return self.prober.probe(spec, name=name, deadline_s=deadline, tick=self.observer.tick)
+            report = self.prober.probe(
+                spec, name=name, deadline_s=deadline.seconds, tick=self.observer.tick
+            )
+            ending = explained(report.ending, deadline)
+            return report.model_copy(update={"ending": ending})
 
         report = probe(spec, name)
         if is_transient(report):

@@ -4,6 +4,9 @@ A candidate that needs too much memory is a finished trial whose constraint is v
 samplers ignore failed ones (DESIGN.md 6). Its objective is the best estimate there is of it, not
 a bad one: whether it fits is the constraint's business, and a model of the objective (Optuna's GP)
 must not be taught a cliff that is not there. TPE ranks such trials by their violation alone.
+
+A probe that did not end in time is one whose time is known to be long: the sampler is told the
+least it can be, with no word on memory.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 from autotune.core.job import Budget, Objective
 from autotune.core.result import TrialRecord
 from autotune.study.choose import score
+from autotune.study.limits import least_score
 
 #: Violation of a candidate that ran out of memory by an unknown amount.
 _LEAST_VIOLATION = 0.01
@@ -48,7 +52,8 @@ def told(
     if record.report.ending.outcome.is_memory:
         value = estimated_objective(record, trials, objective)
         return Told(value, _violation(record, budget))
-    return None
+    bound = least_score(record, trials) if objective == "throughput" else None
+    return None if bound is None else Told(bound, 0.0)
 
 
 def estimated_objective(

@@ -156,7 +156,13 @@ class FakeMachine:
             spec: the request.
             update: updates that took place before; the optimizer has states after the first.
         """
-        return self.loaded_bytes(spec) + self.gradient_bytes + self.optimizer_bytes * (update > 0)
+        states = 0 if self.paged_bytes(spec) else self.optimizer_bytes
+        return self.loaded_bytes(spec) + self.gradient_bytes + states * (update > 0)
+
+    def paged_bytes(self, spec: ProbeSpec) -> int | None:
+        """Return what a paged optimizer keeps in managed memory; None where it pages nothing."""
+        paged = spec.device != "cpu" and str(spec.options.get("optim", "")).startswith("paged")
+        return self.optimizer_bytes if paged else None
 
     def step_bytes(self, shape: Shape, spec: ProbeSpec, update: int) -> int:
         """Return the allocated peak of one micro-step."""

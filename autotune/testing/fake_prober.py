@@ -8,14 +8,16 @@ exceeded becomes the exception a device would raise, and every ending is decided
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from autotune.core.equivalence import Compared, Update
 from autotune.core.lengths import Lengths
 from autotune.core.measurement import ProbeReport
+from autotune.core.outcome import Phase
 from autotune.probe.classify import classify
 from autotune.probe.equivalence import judge
-from autotune.probe.observed import Observed
+from autotune.probe.observed import IDLE_S, Observed
 from autotune.probe.prober import Tick
 from autotune.probe.protocol import GuardSide, GuardSpec, ProbeSpec
 from autotune.testing.fake_machine import FakeMachine
@@ -81,13 +83,21 @@ class FakeProber:
             raise KeyboardInterrupt
         seen, wall = FakeSession(self._machine, self._lengths, spec, happening, name).observe()
         if wall > deadline_s:
-            seen = replace(seen, failure=None, measurement=None, timed_out=True)
+            phase = Phase.STEADY if deadline_s > self._machine.load_s else Phase.LOAD
+            hangs = isinstance(happening, Hangs)
+            seen = replace(
+                seen,
+                failure=None,
+                measurement=None,
+                timed_out=True,
+                phase=Phase.LOAD if hangs else phase,
+            )
         seen = replace(seen, deadline_s=deadline_s)
         ending, needed = classify(seen)
         return ProbeReport(
             ending=ending,
             measurement=seen.measurement,
-            wall_seconds=min(wall, deadline_s),
+            wall_seconds=IDLE_S if math.isinf(min(wall, deadline_s)) else min(wall, deadline_s),
             peak_rss_bytes=seen.peak_rss_bytes,
             log_file=f"logs/{name}.txt",
             needed_bytes=needed,

@@ -20,6 +20,7 @@ class FakeRuntime:
         total_bytes: memory of the device (of the slice).
         integrated: whether it shares the system's memory.
         context_bytes: what opening the device takes beside tensors.
+        kernels_bytes: what the kernels of a step take beside it, once they are loaded.
         reserved_ratio: what the allocator reserves per allocated byte.
         answers: whether ``mem_get_info`` works.
     """
@@ -28,9 +29,11 @@ class FakeRuntime:
     total_bytes: int = 16 * 1024 * _MIB
     integrated: bool = False
     context_bytes: int = 500 * _MIB
+    kernels_bytes: int = 0
     reserved_ratio: float = 1.25
     answers: bool = True
     opened: bool = False
+    loaded: bool = False
     share: float = 1.0
     _allocated: int = 0
     _reserved: int = 0
@@ -46,8 +49,17 @@ class FakeRuntime:
         if not self.answers:
             raise RuntimeError("CUDA error: operation not supported")
         self._open()
-        held = sum(self.device.held.values()) if self.device else self.context_bytes
+        held = self.device.used_bytes if self.device else self._context_bytes
         return self.total_bytes - held, self.total_bytes
+
+    def is_open(self) -> bool:
+        """Return whether the device was opened."""
+        return self.opened
+
+    def warm_up(self) -> None:
+        """Open the device and load the kernels."""
+        self.loaded = True
+        self._open()
 
     def allocate(self, size_bytes: int) -> None:
         """Make tensors of this size.
@@ -59,7 +71,7 @@ class FakeRuntime:
         if wanted > self.share * self.total_bytes:
             self._retries += 1
             raise MemoryError(f"CUDA out of memory. Tried to allocate {size_bytes} bytes")
-        self._open()
+        self.warm_up()
         self._allocated += size_bytes
         self._reserved = max(self._reserved, wanted)
         most = self._peaks
@@ -92,4 +104,8 @@ class FakeRuntime:
 
     def _show(self) -> None:
         if self.device is not None:
-            self.device.held[os.getpid()] = self.context_bytes + self._reserved
+            self.device.held[os.getpid()] = self._context_bytes + self._reserved
+
+    @property
+    def _context_bytes(self) -> int:
+        return self.context_bytes + self.kernels_bytes * self.loaded

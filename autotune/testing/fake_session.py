@@ -80,6 +80,7 @@ class FakeSession:
             cap_bytes=self.spec.cap_bytes,
             device=self.spec.device,
             device_total_bytes=self.machine.total_bytes,
+            budget_bytes=self.spec.budget_bytes,
             surplus_bytes=surplus,
             checkpointing=checkpointing_of(self.spec.options),
         )

@@ -195,6 +195,9 @@ class FakeSteps:
         return Peaks(
             allocated_bytes=allocated_bytes,
             reserved_bytes=reserved,
+            context_bytes=machine.context_bytes,
+            context_source="the machine says so",
+            paged_bytes=machine.paged_bytes(self._spec),
             process_bytes=process,
             device_used_bytes=min(process + machine.others_bytes, machine.total_bytes),
             allocation_retries=0,

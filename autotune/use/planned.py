@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from autotune.core.environment import Device
 from autotune.core.errors import BadInput
 from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
-from autotune.core.profile import IMPLICIT_CUT
+from autotune.core.profile import IMPLICIT_CUT, OWN_CUT
 from autotune.core.units import parse_duration, parse_ratio, show_duration
 from autotune.dataset.both_splits import held_out_rows
 from autotune.intake.job import Origin
@@ -22,11 +23,15 @@ from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import launch_notices
 from autotune.knobs.versions import canonical_options
 from autotune.probe.prepared import Prepared
+from autotune.probe.processor import Share
 from autotune.spaces.enumerate import Enumerated
 from autotune.spaces.load import space_hash
 from autotune.spaces.schema import Space
+from autotune.study.limits import VERIFICATION_TIMES, Limits
 from autotune.study.plan import EvalRows
-from autotune.study.session import VERIFICATION_TIMES, Limits
+
+#: Work that takes so many times as long as on a quiet machine is worth a word.
+_BUSY_SLOWDOWN = 1.5
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,11 @@ def limits_of(request: Request) -> Limits:
     return Limits(
         trials=request.trials,
         search_s=None if request.timeout is None else parse_duration(request.timeout, "--timeout"),
-        probe_s=parse_duration(request.probe_timeout, "--probe-timeout"),
+        probe_s=(
+            None
+            if request.probe_timeout is None
+            else parse_duration(request.probe_timeout, "--probe-timeout")
+        ),
     )
 
 
@@ -105,8 +114,42 @@ def timeout_notice(limits: Limits) -> tuple[str, ...]:
     return (
         f"No probe of the search begins after {show_duration(limits.search_s)} (--timeout); "
         f"confirming and verifying the winner may take {show_duration(limits.checks_s)} more, and "
+        f"{_within(limits)}.",
+    )
+
+
+def _within(limits: Limits) -> str:
+    """Say what becomes of a probe that runs when the time is over."""
+    if limits.probe_s is None:
+        return "a check that has begun is finished"
+    return (
         "what has begun is finished within --probe-timeout "
-        f"({VERIFICATION_TIMES} times that for a verification).",
+        f"({VERIFICATION_TIMES} times that for a verification)"
+    )
+
+
+def load_notice(share: Share, limits: Limits, device: Device) -> tuple[str, ...]:
+    """Say that other work slows this run down, and what to do about it.
+
+    Args:
+        share: what this process gets of the processor.
+        limits: of the run.
+        device: where probes run.
+    """
+    if share.slowdown < _BUSY_SLOWDOWN:
+        return ()
+    what = f"This machine is busy: {share.got:.1f} of {share.cores} cores are free for this run"
+    times = f"{share.slowdown:.0f}" if share.slowdown >= 3 else f"{share.slowdown:.1f}"
+    if device.kind != "cpu":
+        return (
+            f"{what} (other work, or a limit of the container). Steps that wait for the processor "
+            "are slower than on a quiet machine.",
+        )
+    bound = "" if limits.search_s is not None else ", or bound it (--timeout 10m)"
+    return (
+        f"{what} (other work, or a limit of the container). Probes take about {times} times as "
+        f"long, and speeds vary; peaks of memory do not. End the other work{bound}; Ctrl-C keeps "
+        "the best so far.",
     )
 
 
@@ -140,9 +183,9 @@ def notices_of(
 ) -> tuple[str, ...]:
     rows, test = prepared.profile, prepared.eval_profile
     converted = () if rows.conversion is None else (f"Rows: {rows.conversion}.",)
-    # what TRL's own default would silently cut is the first thing to know
-    first = tuple(n.message for n in rows.notices if n.code == IMPLICIT_CUT)
-    counted = tuple(n.message for n in rows.notices if n.code != IMPLICIT_CUT)
+    # what the config's own length silently takes is the first thing to know
+    first = tuple(n.message for n in rows.notices if n.code in (IMPLICIT_CUT, OWN_CUT))
+    counted = tuple(n.message for n in rows.notices if n.code not in (IMPLICIT_CUT, OWN_CUT))
     if test is not None and test.rows_dir != rows.rows_dir:
         remarks = (n.message for n in test.notices if n.code != IMPLICIT_CUT)
         counted += tuple(f"Evaluation rows: {remark}" for remark in remarks)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from autotune.core.candidate import Candidate
+from autotune.core.candidate import Candidate, Value
 from autotune.core.errors import EnvironmentUnable, Interrupted, ToolFailure
 from autotune.core.result import Result, TrialRecord
 from autotune.core.traced_step import TracedPeak
@@ -25,6 +25,7 @@ from autotune.intake.request import (
 )
 from autotune.knobs.no_effect import idle_options, idle_words
 from autotune.knobs.versions import canonical_options
+from autotune.probe.processor import measure_share
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report.side_by_side import side_by_side
@@ -32,13 +33,14 @@ from autotune.spaces.enumerate import enumerate_space, require_own
 from autotune.spaces.load import space_for, space_hash
 from autotune.study.assemble import Run, assemble
 from autotune.study.budget import budget_of, budget_remark
-from autotune.study.foresight import Foresight, rates_here, trace_candidates, trace_peaks
+from autotune.study.foresight import trace_peaks
 from autotune.study.no_fit import require_fit
 from autotune.study.search import Search
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
 from autotune.study.uninterrupted import uninterrupted
 from autotune.use.constructed import require_constructed
+from autotune.use.look_ahead import LookAhead
 from autotune.use.planned import (
     Plan,
     eval_rows,
@@ -47,6 +49,7 @@ from autotune.use.planned import (
     headroom_of,
     held_out_notice,
     limits_of,
+    load_notice,
     notices_of,
     pinned,
     timeout_notice,
@@ -96,7 +99,7 @@ class Tuning:
                 self._prepare_search(plan, runner)
                 return self._go(runner)
         except KeyboardInterrupt as error:
-            raise self._interrupted() from error
+            raise self._interrupted(str(error)) from error
         except ToolFailure:
             keep = True  # its log is what explains it
             raise
@@ -114,6 +117,13 @@ class Tuning:
         self._launcher, self._why_cold = open_measuring(self._job, self._origin, logs, self._watch)
         return Runner(self._launcher, self._out_dir)
 
+    def _searched(self, name: str) -> list[Value]:
+        """Return the choices of a knob that may be probed; none where the user fixed it."""
+        dimension = self._space.dimensions().get(name)
+        if self._repeats is not None or dimension is None or name in self._request.set_options:
+            return []
+        return [] if dimension.choices == "auto" else dimension.choices
+
     def _plan(self, runner: Runner) -> Plan:
         spec = PrepareSpec(
             job=self._job,
@@ -121,6 +131,12 @@ class Tuning:
             out_dir=str(self._out_dir.resolve() / "prepared"),
             cache_dir=str(cache_dir()),
             demo_model=self._origin.demo_model,
+            attention_kernels=tuple(
+                choice
+                for choice in self._searched("attn_implementation")
+                if isinstance(choice, str) and "/" in choice
+            ),
+            layer_kernels=True in self._searched("use_kernels"),
         )
         prepared = prepare(spec, runner, self._watch)
         self._launcher.preload(prepared.model.model_type)
@@ -131,6 +147,8 @@ class Tuning:
         space = enumerate_space(self._space, facts, pinned(self._request, facts))
         if not space.candidates or self._repeats is not None:
             require_own(facts)
+        share = measure_share()
+        self._limits = replace(self._limits, slowdown=share.slowdown)
         plan = Plan(
             facts=facts,
             prepared=prepared,
@@ -140,6 +158,7 @@ class Tuning:
             notices=(
                 *((remark,) if remark else ()),
                 *timeout_notice(self._limits),
+                *load_notice(share, self._limits, prepared.device),
                 *held_out_notice(facts.lengths),
                 *notices_of(self._job.options, self._origin, prepared, self._why_cold),
                 *idle_words("your config", idle_options(facts)),
@@ -170,7 +189,7 @@ class Tuning:
             notices=plan.notices,
         )
         make = (
-            partial(Search, look_ahead=partial(self._look_ahead, plan, runner))
+            partial(Search, look_ahead=LookAhead(plan, runner, self._out_dir, self._watch))
             if self._repeats is None
             else partial(Single, repeats=self._repeats)
         )
@@ -187,28 +206,6 @@ class Tuning:
             eval_rows=eval_rows(plan.prepared),
             has_weights=plan.prepared.model.has_weights,
         )
-
-    def _look_ahead(
-        self, plan: Plan, runner: Runner, candidates: Sequence[Candidate], seconds: float
-    ) -> Foresight | None:
-        """Have candidates traced; a tracer that fails costs the predictions and not the run."""
-        self._watch.stage(f"predicting {len(candidates)} candidates (steps on fake tensors)")
-        versions = plan.prepared.environment.versions
-        try:
-            rates = rates_here(plan.prepared.device, versions["torch"], cache_dir(), runner)
-            foreseen, _ = trace_candidates(
-                candidates,
-                plan.facts,
-                plan.prepared.model.model_dir,
-                runner,
-                seconds=seconds,
-                tick=self._watch.tick,
-                tell=self._watch.progress,
-            )
-        except ToolFailure as error:
-            self._watch.stage(f"no predictions: {error.message}")
-            return None
-        return Foresight(plan.facts, rates, foreseen) if foreseen else None
 
     def _go(self, runner: Runner) -> Result:
         assert self._search is not None
@@ -275,14 +272,16 @@ class Tuning:
         self._folder.write(result, over=over)
         return result
 
-    def _interrupted(self) -> Interrupted:
+    def _interrupted(self, signal: str) -> Interrupted:
+        """Say what is kept of a run that was stopped, by the named signal or (empty) by Ctrl-C."""
+        stopped = f"stopped by {signal}" if signal else "stopped"
         done = len(self._search.trials) if self._search is not None else 0
         if not done:
-            return Interrupted("stopped before the first probe; nothing was kept.")
+            return Interrupted(f"{stopped} before the first probe; nothing was kept.")
         best = self._out_dir / "best.yaml"
         so_far = f" The best so far is {best}." if best.exists() else ""
         return Interrupted(
-            f"stopped after {done} probes; what is finished is in {self._out_dir}.{so_far}",
+            f"{stopped} after {done} probes; what is finished is in {self._out_dir}.{so_far}",
             f"Go on with: autotune run --resume --out {self._out_dir}",
         )
 

@@ -26,7 +26,16 @@ _OPTIONS = "--memory 2GiB --space quick --trials 3 --set max_length=256 --set bf
 def test_the_demo_model_is_tuned_on_real_rows(tmp_path: Path) -> None:
     results: dict[str, Result] = {}
     for name in _FILES:
-        command = ("run", "--dataset", str(DATA / name), *_OPTIONS.split(), "--out", name)
+        command = (
+            "run",
+            "--model",
+            "demo",
+            "--dataset",
+            str(DATA / name),
+            *_OPTIONS.split(),
+            "--out",
+            name,
+        )
         done = autotune(*command, cwd=tmp_path, timeout_s=1200)
         assert done.returncode == 0, done.stderr[-2000:]
         results[name] = read_result(tmp_path / name)
@@ -38,7 +47,10 @@ def test_the_demo_model_is_tuned_on_real_rows(tmp_path: Path) -> None:
         "`make bench-real` makes this file. Each row is one command:",
         "",
         "```bash",
-        *(f"autotune run --dataset ../shared/data/{name} {_OPTIONS}" for name in _FILES),
+        *(
+            f"autotune run --model demo --dataset ../shared/data/{name} {_OPTIONS}"
+            for name in _FILES
+        ),
         "```",
         "",
         "| file | layout | rows | chosen | against the config as given | peak | tokens kept |",

@@ -11,16 +11,20 @@ import pytest
 
 from autotune.core.memory import Peaks
 from autotune.probe.meters.base import Cap, Meter
+from autotune.probe.meters.context import open_context
 from autotune.probe.meters.cpu import CpuCap, CpuMeter
 from autotune.probe.meters.cuda import CudaCap, CudaMeter
 from autotune.probe.meters.sampler import Sampler
 from autotune.testing.fake_nvml import (
     UUID,
     FakeNvml,
+    gpu_lost,
     no_library,
     normal,
+    old_driver,
     slice_of_a_card,
     unified,
+    version_mismatch,
 )
 from autotune.testing.fake_runtime import FakeRuntime
 from tests.support.facts import GIB, MIB
@@ -52,7 +56,7 @@ def made_up(driver: FakeNvml, key: str, **runtime: Any) -> Iterator[Machine]:
     device = driver.devices.get(key)
     cuda = FakeRuntime(device, **{"total_bytes": 16 * GIB, **runtime})
     identity = cuda.properties().identity(None, 0)
-    cap = CudaCap(cuda, driver, identity)
+    context = open_context(cuda, driver, identity, lambda _: None)
     sampler = Sampler(driver, identity)
     taken: list[int] = []
 
@@ -64,7 +68,8 @@ def made_up(driver: FakeNvml, key: str, **runtime: Any) -> Iterator[Machine]:
         cuda.release(sum(taken))
         taken.clear()
 
-    yield Machine(CudaMeter(cuda, sampler), cap, take, give_back, True)
+    cap = CudaCap(cuda, context)
+    yield Machine(CudaMeter(cuda, sampler, context), cap, take, give_back, True)
     sampler.stop()
 
 
@@ -74,10 +79,18 @@ MACHINES: dict[str, Callable[[], Iterator[Machine]]] = {
     "a card others use too": lambda: made_up(normal(held={1: 3 * GIB}), f"GPU-{UUID}"),
     "a slice": lambda: made_up(slice_of_a_card(16 * GIB), f"MIG-{UUID}"),
     "unified memory": lambda: made_up(unified(), f"GPU-{UUID}", integrated=True),
-    "a container": lambda: made_up(normal(listed="no figure"), f"GPU-{UUID}"),
-    "a container of its own ids": lambda: made_up(normal(listed="other ids"), f"GPU-{UUID}"),
+    "a container without figures": lambda: made_up(normal(listed="no figure"), f"GPU-{UUID}"),
+    "a container of 0 bytes": lambda: made_up(normal(listed="zero"), f"GPU-{UUID}"),
+    "a container of the host's ids": lambda: made_up(normal(listed="other ids"), f"GPU-{UUID}"),
+    "a container without a list": lambda: made_up(normal(listed="nobody"), f"GPU-{UUID}"),
     "no permission to list": lambda: made_up(normal(listed="no"), f"GPU-{UUID}"),
+    "a desktop's card": lambda: made_up(
+        normal(unlisted_bytes=(900 * MIB,), listed="zero"), f"GPU-{UUID}"
+    ),
+    "an old driver": lambda: made_up(old_driver(), f"GPU-{UUID}"),
     "no driver library": lambda: made_up(no_library(), "none"),
+    "driver and library of two versions": lambda: made_up(version_mismatch(), "none"),
+    "a lost card": lambda: made_up(gpu_lost(), "none"),
 }
 
 
@@ -130,9 +143,28 @@ def test_what_the_allocator_reserves_and_the_context_are_charged(machine: Machin
     # BC12: never allocated alone.
     machine.take(CHUNK)
     peaks = machine.meter.read()
-    known = [b for b in (peaks.reserved_bytes, peaks.process_bytes) if b is not None]
-    assert peaks.deciding_bytes == max(known)
-    assert peaks.deciding_bytes >= (peaks.allocated_bytes or 0)
+    deciding = peaks.deciding_bytes
+    assert deciding is not None
+    assert deciding >= (peaks.allocated_bytes or 0)
+    if not machine.on_gpu:
+        assert deciding == peaks.process_bytes
+        return
+    assert peaks.reserved_bytes is not None and peaks.context_bytes is not None
+    assert deciding == max(peaks.reserved_bytes + peaks.context_bytes, peaks.process_bytes or 0)
+    assert peaks.process_bytes is None or peaks.process_bytes >= peaks.reserved_bytes
+    assert peaks.context_source
+
+
+def test_a_cap_leaves_room_for_the_context(machine: Machine) -> None:
+    machine.cap.enforce(1 * GIB)
+    taken = 0
+    with pytest.raises(MemoryError):
+        while True:
+            machine.take(CHUNK)
+            taken += CHUNK
+    peaks = machine.meter.read()
+    assert (peaks.deciding_bytes or 0) <= 1 * GIB
+    assert taken > 0.3 * GIB, "and takes no more than that"
 
 
 def test_a_cap_makes_what_is_beyond_it_fail_and_lifting_it_lets_it_be(machine: Machine) -> None:

@@ -37,8 +37,13 @@ GOOD = ("--model", "model", "--dataset", "rows.jsonl")
 
 CASES = {
     "a missing model": (("--model", "modle", "--dataset", "rows.jsonl"), "model"),
-    "a model's weights alone": (("--model", "model/tokenizer.json"), "expected a folder"),
+    "a model's weights alone": (
+        ("--model", "model/tokenizer.json", "--dataset", "rows.jsonl"),
+        "expected a folder",
+    ),
     "a missing data set": (("--model", "model", "--dataset", "rows.json"), "rows.jsonl"),
+    "a model without rows": (("--model", "model"), "--dataset is missing"),
+    "rows without a model": (("--dataset", "rows.jsonl"), "--model is missing"),
     "an empty file": (("--model", "model", "--dataset", "empty.jsonl"), "empty"),
     "a broken line": (("--model", "model", "--dataset", "broken.jsonl"), "line 2"),
     "wrong columns": (("--model", "model", "--dataset", "columns.json"), "question"),

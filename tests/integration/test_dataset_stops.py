@@ -251,13 +251,13 @@ def test_every_shared_file_is_profiled_for_its_trainer(
 ) -> None:
     if not (DATA / name).is_file():
         pytest.skip(f"{DATA / name} is not there: the trial data is not part of the project")
-    common = ("profile", "--dataset", str(DATA / name), "--trainer", trainer)
+    common = ("profile", "--model", "demo", "--dataset", str(DATA / name), "--trainer", trainer)
     said = command(*common, "--format", "json")
     assert 0 == said.code, said.err
     report = LengthReport.model_validate_json(said.out)
     assert rows == report.profile.rows_used
     assert report.advice.max_length in [row.max_length for row in report.lengths]
-    assert "No model was named" in report.notices[0]
+    assert "embedded demo model's tokenizer" in report.notices[0]
     assert all(0 <= row.label_tokens_kept_ratio <= 1 for row in report.lengths)
 
 

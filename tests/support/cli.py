@@ -30,8 +30,17 @@ def autotune(
     )
 
 
-def start(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
-    """Start ``autotune`` and return while it runs; its output goes to ``out`` and ``err``."""
+def start(
+    *arguments: str, cwd: Path, sigint: signal.Handlers = signal.SIG_DFL
+) -> subprocess.Popen[bytes]:
+    """Start ``autotune`` and return while it runs; its output goes to ``out`` and ``err``.
+
+    Args:
+        arguments: of the command line.
+        cwd: its folder.
+        sigint: what Ctrl-C does to it at the start: a terminal's job is interrupted, one in the
+            background of a script ignores it. The suite itself may be either.
+    """
     with (cwd / "out").open("wb") as out, (cwd / "err").open("wb") as err:
         return subprocess.Popen(
             [sys.executable, "-m", "autotune", *arguments],
@@ -39,8 +48,7 @@ def start(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            # A suite that runs in the background ignores SIGINT; a user's terminal does not.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            preexec_fn=lambda: signal.signal(signal.SIGINT, sigint),
         )
 
 

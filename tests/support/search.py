@@ -10,8 +10,8 @@ from autotune.core.result import TrialRecord
 from autotune.knobs.facts import Facts
 from autotune.spaces.enumerate import Enumerated, enumerate_space
 from autotune.spaces.schema import Space
+from autotune.study.limits import Limits
 from autotune.study.search import Search
-from autotune.study.session import Limits
 from autotune.study.storage import IN_MEMORY, Store
 from autotune.testing.fake_machine import FakeMachine
 from autotune.testing.fake_prober import FakeProber

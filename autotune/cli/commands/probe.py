@@ -55,7 +55,7 @@ def probe(
             min=1,
         ),
     ] = 3,
-    probe_timeout: ProbeTimeout = "2m",
+    probe_timeout: ProbeTimeout = None,
     weights: Weights = "random",
     set_: Sets = None,
     seed: Seed = 0,

@@ -64,7 +64,7 @@ def run(
             "as long again (at least 1m); what is left of it then is skipped, and that is said."
         ),
     ] = None,
-    probe_timeout: ProbeTimeout = "2m",
+    probe_timeout: ProbeTimeout = None,
     allow: Annotated[
         str | None,
         typer.Option(

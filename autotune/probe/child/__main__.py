@@ -1,16 +1,20 @@
 """The measuring process: as warm server, or for one request.
 
-``--serve FD`` is the warm server; ``--once FD REQUEST`` does one request in a fresh process. FD is
-the reading end of the parent's pipe. This is the child's outermost frame: every exception becomes
-a `Failure` in the reply. It is started through ``autotune.child``, which also knows the tracer.
+``--serve FD [PACKAGE ...]`` is the warm server, which leaves the packages to its children; ``--once
+FD REQUEST`` does one request in a fresh process. FD is the reading end of the parent's pipe. This
+is the child's outermost frame: every exception becomes a `Failure` in the reply. It is started
+through ``autotune.child``, which also knows the tracer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
+from autotune.core.environment import Environment
 from autotune.core.errors import disk_full
 from autotune.core.outcome import Phase
 from autotune.probe.child.failure import failure_of
@@ -36,16 +40,15 @@ def main(arguments: list[str], tracer: Tracer) -> int:
         arguments: of the command line.
         tracer: answers requests to trace, which this package knows nothing of.
     """
-    from autotune.probe.child.serve import import_libraries, serve
-
-    mode, lifeline = arguments[0], int(arguments[1])
+    mode, lifeline, rest = arguments[0], int(arguments[1]), arguments[2:]
     if mode == "--serve":
-        serve(lifeline, partial(work, tracer=tracer))
+        from autotune.probe.child.serve import serve
+
+        serve(lifeline, partial(work, tracer=tracer), rest)
     # No parent-death signal here: it would end this process before `watch` can end its group.
     adopt_orphans()
     watch(lifeline)
-    import_libraries()  # before memory is measured, as in a warm child
-    return work(Path(arguments[2]), tracer)
+    return work(Path(rest[0]), tracer)
 
 
 def work(request_file: Path, tracer: Tracer) -> int:
@@ -58,48 +61,56 @@ def work(request_file: Path, tracer: Tracer) -> int:
     Returns:
         0 when the reply holds what was asked for, 1 when it holds a failure.
     """
-    request = read_request(request_file)
-    spec, work_dir = request.spec, request_file.parent
+    from autotune.probe.child.serve import import_libraries
+    from autotune.probe.child.visible import choose_visible
+
+    spec, machine = choose_visible(read_request(request_file).spec)
+    import_libraries()  # before memory is measured; a warm child has them
+    if isinstance(spec, ProbeSpec | GuardSpec) and spec.device == "cpu":
+        with suppress(ImportError, OSError, RuntimeError):  # a warm server for GPUs left it out
+            import_module("bitsandbytes")
+    work_dir = request_file.parent
     if isinstance(spec, ProbeSpec):
         reply = _probe(spec, work_dir)
     elif isinstance(spec, GuardSpec):
         reply = _guard(spec, work_dir)
     else:
-        reply = _answer(spec, work_dir, tracer)
+        reply = _answer(spec, work_dir, tracer, machine)
     write_document(request_file.with_name(REPLY_FILE), reply)
     return 0 if reply.failure is None else 1
 
 
 def _answer(
-    spec: PrepareSpec | InspectSpec | ConstructSpec | TraceSpec, work_dir: Path, tracer: Tracer
+    spec: PrepareSpec | InspectSpec | ConstructSpec | TraceSpec,
+    work_dir: Path,
+    tracer: Tracer,
+    machine: Environment | None,
 ) -> Reply:
-    from autotune.probe.child.inspect import choose_device, inspect_environment
+    from autotune.probe.child.inspect import devices_named, inspect_environment
     from autotune.probe.child.prepare import run_prepare
     from autotune.probe.child.rates import measure_rates
-    from autotune.training.arguments import parse_options
+    from autotune.training.arguments import parse_file
 
     try:
         if isinstance(spec, TraceSpec):
             return tracer(spec, work_dir)
         if isinstance(spec, InspectSpec):
             environment = inspect_environment(matmul=spec.matmul)
-            devices = dict.fromkeys(choose_device(environment, name) for name in spec.rates)
-            rates = tuple(measure_rates(device) for device in devices)
+            rates = tuple(measure_rates(d) for d in devices_named(environment, spec.rates))
             return Reply(environment=environment, rates=rates)
         if isinstance(spec, ConstructSpec):
-            parse_options(spec.trainer, spec.options)
+            parse_file(spec.trainer, Path(spec.file), spec.arguments)
             return Reply()
-        return Reply(prepared=run_prepare(spec))
+        return Reply(prepared=run_prepare(spec, machine))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)
         return Reply(failure=failure_of(disk_full(error) or error, Phase.LOAD, 0))
 
 
 def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
-    from autotune.probe.child.isolate import cut_off, see_one_device
+    from autotune.probe.child.isolate import cut_off
     from autotune.probe.child.probe import Probe
 
     cut_off(work_dir)
-    spec = spec.model_copy(update={"device": see_one_device(spec.device)})
     probe = Probe(spec, work_dir)
     failure = None
     try:
@@ -116,12 +127,11 @@ def _probe(spec: ProbeSpec, work_dir: Path) -> Reply:
 
 def _guard(spec: GuardSpec, work_dir: Path) -> Reply:
     from autotune.probe.child.guard import compare
-    from autotune.probe.child.isolate import cut_off, see_one_device
+    from autotune.probe.child.isolate import cut_off
     from autotune.probe.child.progress import Progress
     from autotune.probe.phase_file import PhaseFile
 
     cut_off(work_dir)
-    spec = spec.model_copy(update={"device": see_one_device(spec.device)})
     progress = Progress(PhaseFile(work_dir).tell)
     try:
         return Reply(compared=compare(spec, work_dir, progress))

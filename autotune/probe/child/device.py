@@ -24,16 +24,17 @@ def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
         torch.autograd.backward((a @ a).sum())
         return CpuMeter(), CpuCap(), lambda: None
 
+    from autotune.probe.meters.context import open_context
     from autotune.probe.meters.cuda import CudaCap, CudaMeter
     from autotune.probe.meters.nvml import NvmlDriver
     from autotune.probe.meters.runtime import TorchRuntime
     from autotune.probe.meters.sampler import Sampler
 
     index = int(device.partition(":")[2] or 0)
-    torch.cuda.set_device(index)
     runtime, driver = TorchRuntime(index), NvmlDriver()
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     identity = runtime.properties().identity(visible, index)
-    cap = CudaCap(runtime, driver, identity)
-    meter = CudaMeter(runtime, Sampler(driver, identity))
-    return meter, cap, lambda: torch.cuda.synchronize(index)
+    context = open_context(runtime, driver, identity)
+    torch.cuda.set_device(index)  # not before: it may open the device
+    meter = CudaMeter(runtime, Sampler(driver, identity), context)
+    return meter, CudaCap(runtime, context), lambda: torch.cuda.synchronize(index)

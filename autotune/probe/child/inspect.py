@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from autotune.core.units import show_bytes
 from autotune.knobs.isolation import RECORDED_ENV
 from autotune.probe.cgroup import cgroup_limit
 from autotune.probe.meters.driver import Driver, DriverRefused
+from autotune.probe.meters.faults import driver_fault, remedy_of, with_remedy
 from autotune.probe.meters.limit import limit_of
 from autotune.probe.meters.nvml import NvmlDriver
 from autotune.probe.meters.runtime import CudaRuntime, TorchRuntime
@@ -28,6 +30,8 @@ WSL_NOTICE = (
     "is short; a peak above the device's memory, or steps ten times slower than others of their "
     "shape, count as spilled."
 )
+#: What begins a list of devices that shows one; anything else hides all of them.
+_VISIBLE = re.compile(r"\s*(\d|GPU-|MIG-)")
 #: Share of a device that others must hold before it is worth a sentence; a display takes less.
 _WORTH_SAYING = 0.02
 
@@ -64,13 +68,15 @@ def inspect_environment(*, matmul: bool = False) -> Environment:
         a = torch.ones(512, 512)
         assert float((a @ a)[0, 0]) == 512.0
     notices: list[str] = []
-    devices = [*_cuda_devices(notices), _cpu_device(notices)]
+    gpus, fault = _gpus(notices)
+    devices = [*gpus, _cpu_device(notices)]
     return Environment(
         versions=_versions(),
         python=platform.python_version(),
         platform=f"{platform.system()} {platform.release()} {platform.machine()}",
         devices=tuple(devices),
         notices=tuple(notices),
+        gpu_fault=fault,
         variables={name: os.environ[name] for name in RECORDED_ENV if name in os.environ},
     )
 
@@ -85,52 +91,69 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _cuda_devices(notices: list[str]) -> list[Device]:
+def _gpus(notices: list[str]) -> tuple[list[Device], str]:
+    """Return the GPUs torch sees, and why the driver lets others not be used."""
     import torch
 
-    if not torch.cuda.is_available():
-        unseen = gpus_unseen(NvmlDriver(), os.environ, torch.version.cuda)
+    driver = NvmlDriver()
+    fault = driver_fault(driver)
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
+        unseen, fault = gpus_unseen(driver, fault, os.environ, torch.version.cuda)
         notices.extend([unseen] if unseen else [])
-        return []
+        return [], fault
     memory = psutil.virtual_memory()
     system = (int(memory.total), int(memory.available))
-    devices = []
-    for index in range(torch.cuda.device_count()):
-        runtime, driver = TorchRuntime(index), NvmlDriver()
-        devices.append(cuda_device(index, runtime, driver, system, notices))
-    if len(devices) > 1:
+    devices = [cuda_device(i, TorchRuntime(i), driver, system, notices) for i in range(count)]
+    if fault and not any(fault in notice for notice in notices):
+        notices.append(f"The NVIDIA driver refuses: {with_remedy(fault)}")
+    if count > 1:
         notices.append(
-            f"{len(devices)} GPUs are visible; a probe sees only the one it measures, and numbers "
-            "are per process on that one card."
+            f"{count} GPUs are visible; a probe sees only the one it measures, and numbers are per "
+            "process on that one card."
         )
     if is_wsl(platform.release()):
         notices.append(WSL_NOTICE)
-    return devices
+    return devices, fault
 
 
-def gpus_unseen(driver: Driver, environment: Mapping[str, str], built_for: str | None) -> str:
-    """Say why torch sees no GPU where the driver has one; empty where there is none.
+def gpus_unseen(
+    driver: Driver, fault: str, environment: Mapping[str, str], built_for: str | None
+) -> tuple[str, str]:
+    """Say why torch sees no GPU; empty where there is none to see.
 
     Args:
         driver: the driver library.
+        fault: what keeps GPUs from being used, in its words; empty when nothing does.
         environment: of this process.
         built_for: CUDA version torch was built for; None for a build without.
+
+    Returns:
+        The sentence, and the fault as far as GPUs were to be used: not where the user hides them.
     """
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if fault and visible is not None and not _VISIBLE.match(visible):
+        said = f"CUDA_VISIBLE_DEVICES is {visible!r}: measuring on the CPU"
+        return f"{said}. The NVIDIA driver refuses besides: {with_remedy(fault)}", ""
+    if fault:
+        return f"torch sees no GPU, and the NVIDIA driver refuses: {with_remedy(fault)}", fault
     try:
         count = driver.count()
     except DriverRefused:
-        return ""
+        return "", ""
     if not count:
-        return ""
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
+        return "", ""
     if built_for is None:
-        why = "this build of torch is without CUDA"
+        why = (
+            "this torch was installed without CUDA. The selector at pytorch.org/get-started has "
+            "the command for one with CUDA"
+        )
     elif visible is not None:
         why = f"CUDA_VISIBLE_DEVICES is {visible!r}"
     else:
-        why = f"the driver may be too old for the CUDA {built_for} torch was built for"
+        why = f"the driver may be too old for the CUDA {built_for} torch was built for: update it"
     gpus = "1 GPU" if count == 1 else f"{count} GPUs"
-    return f"The driver has {gpus} and torch sees none: {why}. Measured is the CPU."
+    return f"The driver has {gpus} and torch sees none: {why}. Measuring on the CPU instead.", ""
 
 
 def cuda_device(
@@ -153,7 +176,7 @@ def cuda_device(
     identity = found.identity(os.environ.get("CUDA_VISIBLE_DEVICES"), index)
     limit = limit_of(runtime, driver, identity, system)
     if limit.notice:
-        notices.append(limit.notice)
+        notices.append(" ".join(filter(None, (limit.notice, remedy_of(limit.notice)))))
     elif limit.others_bytes > _WORTH_SAYING * limit.total_bytes:
         notices.append(
             f"Others hold {show_bytes(limit.others_bytes)} of the {show_bytes(limit.total_bytes)} "
@@ -217,12 +240,18 @@ def choose_device(environment: Environment, wanted: str) -> Device:
 
     Raises:
         BadInput: the name is none of these.
-        EnvironmentUnable: there is no such device here.
+        EnvironmentUnable: there is no such device here, or there may be and its driver refuses.
     """
     gpus = [d for d in environment.devices if d.kind == "cuda"]
     kind, _, index = wanted.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (index and not index.isdigit()):
         raise BadInput(f"device is {wanted!r}, expected auto, cpu, cuda or cuda:0.")
+    fault = environment.gpu_fault
+    if fault and kind != "cpu" and not gpus:
+        raise EnvironmentUnable(
+            f"torch sees no GPU, and the NVIDIA driver refuses: {fault.rstrip('.')}.",
+            f"{remedy_of(fault)} Or measure on the CPU: --device cpu.".lstrip(),
+        )
     if kind == "auto":
         return environment.devices[0]
     if kind == "cpu":
@@ -235,3 +264,19 @@ def choose_device(environment: Environment, wanted: str) -> Device:
             "Use --device cpu, or install a CUDA build of torch.",
         )
     return match[0]
+
+
+def devices_named(environment: Environment, names: Sequence[str]) -> tuple[Device, ...]:
+    """Return devices by name, each once; ``auto`` is left out where a driver refuses its GPU.
+
+    Args:
+        environment: what was found.
+        names: as for `choose_device`.
+
+    Raises:
+        BadInput: a name is none of these.
+        EnvironmentUnable: there is no such device here.
+    """
+    refused = environment.gpu_fault and environment.devices[0].kind == "cpu"
+    usable = [name for name in names if not (refused and name == "auto")]
+    return tuple(dict.fromkeys(choose_device(environment, name) for name in usable))

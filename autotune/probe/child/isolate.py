@@ -1,4 +1,4 @@
-"""Cuts a probe off from the outside: no hub, no credentials, one device. Preparation has all."""
+"""Cuts a probe off from the outside: no hub, no credentials. Preparation has both."""
 
 from __future__ import annotations
 
@@ -35,25 +35,3 @@ def cut_off(work_dir: Path) -> None:
     datasets.config.HF_HUB_OFFLINE = True
     for name in SECRET_ENV:
         os.environ.pop(name, None)
-
-
-def see_one_device(device: str) -> str:
-    """Make one GPU visible to this process, before CUDA is opened.
-
-    TRL's trainers refuse a process that sees several (``Trainer`` would wrap the model in
-    ``DataParallel``).
-
-    Args:
-        device: ``cpu`` or ``cuda:i``, counted in the user's own ``CUDA_VISIBLE_DEVICES``.
-
-    Returns:
-        The device's name in this process from now on.
-    """
-    kind, _, index = device.partition(":")
-    if kind != "cuda":
-        return device
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [name.strip() for name in visible.split(",")] if visible else []
-    at = int(index or 0)
-    os.environ["CUDA_VISIBLE_DEVICES"] = names[at] if at < len(names) else str(at)
-    return "cuda:0"

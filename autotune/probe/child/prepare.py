@@ -9,10 +9,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+from autotune.core.environment import Environment
 from autotune.core.job import Job, Trainer
 from autotune.knobs.catalog import BY_NAME
 from autotune.probe.child.capabilities import lacking_here
 from autotune.probe.child.dtype import settle_dtype
+from autotune.probe.child.hub_kernels import fetch_attention, fetch_layers
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.child.model_facts import model_facts
 from autotune.probe.child.resolve import check_has_end, resolve_options
@@ -77,8 +79,12 @@ _DEFAULTS = (
 _SMALL_VOCABULARY = 8
 
 
-def run_prepare(spec: PrepareSpec) -> Prepared:
+def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepared:
     """Resolve the job.
+
+    Args:
+        spec: the job, and what it is resolved for.
+        machine: as it was looked at before this process chose what it sees; None looks now.
 
     Raises:
         BadInput: the options, the model or the rows cannot be used; says what and what to do.
@@ -89,14 +95,19 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
         from autotune.demo.model import materialise_model
 
         materialise_model(Path(job.model))
-    environment = inspect_environment()
-    auto = "cpu" if job.options.get("use_cpu") else "auto"
-    here = choose_device(environment, auto if spec.device == "auto" else spec.device)
+    environment = machine or inspect_environment()
+    # A device that is not here is resolved for wherever this runs, whatever ails a GPU of this one.
+    elsewhere = spec.target is not None and environment.gpu_fault
+    here = choose_device(environment, "cpu" if elsewhere else spec.asked_device)
     device = spec.target or here
     # TRL asks the machine it runs on: precision of another device is not refused as the CPU's.
     on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
     notices: list[str] = []
-    lacking = lacking_here(here)
+    seen_alone = machine is not None and here.index is not None
+    lacking = lacking_here(here.model_copy(update={"index": 0}) if seen_alone else here)
+    fetches = here.kind == "cuda" and spec.target is None and "kernels" not in lacking
+    if fetches:
+        lacking |= fetch_attention(job.options, spec.attention_kernels)
     options = resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
     if not spec.train_only:
         check_has_end(options)
@@ -104,6 +115,10 @@ def run_prepare(spec: PrepareSpec) -> Prepared:
     out_dir.mkdir(parents=True, exist_ok=True)
     model, config, tokenizer = model_facts(job, options, out_dir)
     settle_dtype(options, config, notices)
+    if fetches:
+        lacking |= fetch_layers(
+            Path(model.model_dir), options, notices, searched=spec.layer_kernels
+        )
     from autotune.dataset.both_splits import prepare_job
     from autotune.dataset.trl_rows import stand_in
     from autotune.training.arguments import build_arguments

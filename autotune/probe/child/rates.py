@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -48,7 +49,9 @@ def measure_rates(device: Device) -> Rates:
     clock = _Clock(device.label)
     cuda = device.kind == "cuda"
     dtypes = ["float32", "bfloat16", *(["float16"] if cuda else [])]
-    with torch.no_grad():
+    # pinned memory and whatever names no device belong to this one
+    current = torch.cuda.device(device.label) if cuda else nullcontext()
+    with current, torch.no_grad():
         launch = _launch_seconds(clock, device.label)
         matmul = {d: _matmul(clock, device, d, launch) for d in dtypes}
         attention = {d: _attention(clock, device, d, launch) for d in dtypes}
@@ -77,7 +80,7 @@ class _Clock:
     """Time calls on a device: the lower quartile, since a busy machine only ever adds."""
 
     def __init__(self, label: str) -> None:
-        self._cuda = label.startswith("cuda")
+        self._label = label
 
     def seconds(self, run: Run) -> float:
         self._sync(run())
@@ -92,8 +95,8 @@ class _Clock:
     def _sync(self, _: Any) -> None:
         import torch
 
-        if self._cuda:
-            torch.cuda.synchronize()
+        if self._label != "cpu":
+            torch.cuda.synchronize(self._label)
 
 
 class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]

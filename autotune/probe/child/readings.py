@@ -43,10 +43,13 @@ class Readings:
         self.update_reserved_bytes: list[int] = []
         self.device_state: DeviceState | None = None
         self._cap = cap
+        #: returns the bytes of a paged optimizer's states; None where it has none
+        self.paged_bytes: Callable[[], int | None] = lambda: None
 
     def finish(self, stage: str) -> None:
         """Read the peak of a stage, and forget it: what follows is another stage's."""
-        self._keep(stage, self.meter.read())
+        peaks = self.meter.read().model_copy(update={"paged_bytes": self.paged_bytes()})
+        self._keep(stage, peaks)
         self.meter.reset()
 
     def watched(self, stage: str, allocated_bytes: int) -> None:

@@ -1,7 +1,7 @@
 """The warm server: imports the training libraries once, then forks one child per request.
 
-It never opens CUDA and never enters an OpenMP region, either of which would poison its forks
-(DESIGN.md 6). One JSON line in starts a child; one JSON line out says that it ended, and how.
+It never opens CUDA (driver_guard.py) and never enters an OpenMP region: either would poison its
+forks. One JSON line in starts a child; one JSON line out says that it ended, and how.
 """
 
 from __future__ import annotations
@@ -14,24 +14,34 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
 
+from autotune.probe.child.driver_guard import DriverAsked, DriverGuard, opened_file
 from autotune.probe.child.lifeline import adopt_orphans, die_with_parent, watch
 
 
-def serve(lifeline: int, work: Callable[[Path], int]) -> NoReturn:
+def serve(lifeline: int, work: Callable[[Path], int], hidden: list[str]) -> NoReturn:
     """Answer requests until the parent closes its end.
 
     Args:
         lifeline: reading end of the parent's pipe.
         work: runs one request in the forked child and returns its exit code.
+        hidden: optional packages that asked for the device when they were imported before.
     """
     adopt_orphans()
-    import_libraries()
+    guard = DriverGuard(hidden)
+    try:
+        import_libraries()
+    except DriverAsked:
+        _start_anew(guard)
+    if guard.asked_by:  # whatever asked caught the refusal and took it for an answer
+        _start_anew(guard)
+    guard.show()
     gc.collect()
     gc.freeze()
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -41,7 +51,7 @@ def serve(lifeline: int, work: Callable[[Path], int]) -> NoReturn:
     selector.register(sys.stdin.fileno(), selectors.EVENT_READ)
     selector.register(wake_read, selectors.EVENT_READ)
     selector.register(lifeline, selectors.EVENT_READ)
-    tell(ready=True, pid=os.getpid(), unsafe=_why_unsafe())
+    tell(ready=True, pid=os.getpid(), unsafe=_why_unsafe(guard))
     running: set[int] = set()
     buffer = b""
     while True:
@@ -59,21 +69,28 @@ def serve(lifeline: int, work: Callable[[Path], int]) -> NoReturn:
             for line in lines:
                 order = json.loads(line)
                 if "preload" in order:
-                    preload(order["preload"])
+                    preload(order["preload"], guard)
                 else:
-                    pid = _fork(Path(order["request"]), lifeline, work)
+                    pid = _fork(Path(order["request"]), lifeline, work, guard)
                     running.add(pid)
                     tell(started=pid)
 
 
-def _why_unsafe() -> str:
+def _start_anew(guard: DriverGuard) -> NoReturn:
+    """Begin again without the package that asked for the device; process and pipes stay."""
+    os.execv(sys.executable, [*sys.orig_argv, guard.asked_by])
+
+
+def _why_unsafe(guard: DriverGuard) -> str:
     """Return why forking from here would give broken children; empty when it is safe."""
     import torch
 
+    if guard.opened_by:
+        return f"{guard.opened_by} opened CUDA while it was imported"
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "a library opened CUDA while it was imported"
-    if torch.version.cuda is not None and torch.cuda._device_count_nvml() < 0:
-        return "NVML is not usable here, and asking CUDA itself would open it before the fork"
+    if file := opened_file():
+        return f"a library opened {file} while it was imported"
     if threading.active_count() > 1:
         names = ", ".join(t.name for t in threading.enumerate()[1:])
         return f"libraries started Python threads while they were imported ({names})"
@@ -86,11 +103,7 @@ def tell(**message: Any) -> None:
 
 
 def import_libraries() -> None:
-    """Import what every probe needs and nothing that touches a device.
-
-    bitsandbytes, deepspeed and vllm are left to the child that needs them: importing them asks
-    for CUDA.
-    """
+    """Import what every probe needs; optional packages are left to the child that needs them."""
     for name in ("torch", "transformers", "datasets", "peft", "trl"):
         import_module(name)
     import trl
@@ -112,22 +125,29 @@ def import_libraries() -> None:
     assert trl is not None
 
 
-def preload(model_type: str) -> None:
-    """Import a model's code before forking; a name transformers does not know is left alone.
+def preload(model_type: str, guard: DriverGuard) -> None:
+    """Import a model's code before forking.
+
+    A name transformers does not know is left alone, and code that asks for the device (some models
+    import kernels of their own) is left to the children.
 
     Args:
         model_type: transformers' ``model_type``, e.g. ``llama``.
+        guard: of this server.
     """
     module = model_type.replace("-", "_")
-    try:
+    before = set(sys.modules)
+    with suppress(ImportError, DriverAsked):
         import_module(f"transformers.models.{module}.modeling_{module}")
-    except ImportError:
-        return
+    if guard.asked_by:
+        for name in set(sys.modules) - before:
+            del sys.modules[name]
+        guard.asked_by = ""
     gc.collect()
     gc.freeze()
 
 
-def _fork(request: Path, lifeline: int, work: Callable[[Path], int]) -> int:
+def _fork(request: Path, lifeline: int, work: Callable[[Path], int], guard: DriverGuard) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -143,6 +163,7 @@ def _fork(request: Path, lifeline: int, work: Callable[[Path], int]) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         watch(lifeline)
+        guard.lift()
         code = work(request)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -22,6 +22,7 @@ from autotune.probe.child.batches import (
 )
 from autotune.probe.child.effective import flattens
 from autotune.probe.child.first_uses import FirstUses, cost_something
+from autotune.probe.child.paged import paged_bytes
 from autotune.probe.child.readings import Readings, Watched, WatchedSeries
 from autotune.probe.child.steps import Schedule, Stage, nothing
 from autotune.probe.child.verify import held_tensors
@@ -57,6 +58,7 @@ class Stages:
         self._trainer = trainer
         self.facts = facts
         self._readings = readings
+        readings.paged_bytes = lambda: trainer.optimizer and paged_bytes(trainer.optimizer)
         self._accumulation = accumulation_of(spec)
         self._held = partial(held_tensors, spec.trainer, trainer)
         # With fewer rows in the whole data set than a batch holds, TRL trains on what there is.

@@ -1,34 +1,32 @@
 """Peak memory and its cap on an NVIDIA GPU: torch's allocator, and the driver's own figures.
 
-A number the driver will not give is absent with the driver's own reason; none is ever guessed.
+A number the driver will not give, or gives below what the allocator reserves, is absent with the
+reason; none is ever guessed. What decides then is what the allocator reserves and the context.
 """
 
 from __future__ import annotations
 
-import os
-
 from autotune.core.device_state import DeviceState
 from autotune.core.memory import Peaks
-from autotune.probe.meters.driver import Driver, DriverRefused, Identity
+from autotune.core.units import show_bytes
+from autotune.probe.meters.context import Context
 from autotune.probe.meters.runtime import AllocatorPeaks, CudaRuntime
 from autotune.probe.meters.sampler import Sampler
-
-#: What a context takes when neither the driver nor the runtime says: with torch's kernels loaded
-#: about 0.5 GiB, the upper end of what is published for A100 and H100.
-CONTEXT_BYTES = 512 * 2**20
 
 
 class CudaMeter:
     """Read the allocator's peaks and those a sampler saw."""
 
-    def __init__(self, runtime: CudaRuntime, sampler: Sampler) -> None:
+    def __init__(self, runtime: CudaRuntime, sampler: Sampler, context: Context) -> None:
         """Start sampling.
 
         Args:
             runtime: the device's CUDA runtime.
             sampler: the driver's view of the same device.
+            context: what opening the device took.
         """
         self._runtime = runtime
+        self._context = context
         self._sampler = sampler
         self._laps_bytes = (0, 0)
         self._sampler.start()
@@ -57,13 +55,29 @@ class CudaMeter:
         peaks = self._runtime.peaks()  # waits for the device, so that the look sees it all
         self._sampler.look(clocks=False)
         allocated_bytes, reserved_bytes = self._with_laps(peaks)
+        process_bytes, absent = self._sampler.process_peak_bytes, dict(self._sampler.absent)
+        if why := self._why_no_answer(process_bytes, reserved_bytes):
+            process_bytes, absent["process"] = None, why
         return Peaks(
             allocated_bytes=allocated_bytes,
             reserved_bytes=reserved_bytes,
-            process_bytes=self._sampler.process_peak_bytes,
+            context_bytes=self._context.held_bytes,
+            context_source=self._context.source,
+            process_bytes=process_bytes,
             device_used_bytes=self._sampler.device_peak_bytes,
-            absent=self._sampler.absent,
+            absent=absent,
             allocation_retries=peaks.retries,
+        )
+
+    def _why_no_answer(self, process_bytes: int | None, reserved_bytes: int) -> str:
+        """Return why the driver's figure for this process is no answer; empty when it may be."""
+        if self._context.unlisted:
+            return self._context.unlisted
+        if process_bytes is None or process_bytes >= reserved_bytes:
+            return ""
+        return (
+            f"the driver says {show_bytes(process_bytes)}, less than the "
+            f"{show_bytes(reserved_bytes)} the allocator reserves"
         )
 
     def state(self) -> DeviceState:
@@ -75,36 +89,22 @@ class CudaMeter:
 class CudaCap:
     """Hold torch's caching allocator to a budget; the CUDA context is charged to the budget too."""
 
-    def __init__(self, runtime: CudaRuntime, driver: Driver, identity: Identity) -> None:
-        """Open the context, so that its size is known.
+    def __init__(self, runtime: CudaRuntime, context: Context) -> None:
+        """Take what the process holds beside the allocator.
 
         Args:
             runtime: the device's CUDA runtime.
-            driver: the driver library.
-            identity: the device's names.
+            context: what opening the device took.
         """
         self._runtime = runtime
-        self._driver = driver
-        self._identity = identity
+        self._context = context
         self._total_bytes = runtime.properties().total_bytes
-        runtime.memory()
 
     def enforce(self, budget_bytes: int) -> None:
         """Cap the allocator at the budget minus the context this process already holds."""
-        allowed = max(1, budget_bytes - self.context_bytes())
+        allowed = max(1, budget_bytes - self._context.held_bytes)
         self._runtime.cap(min(1.0, allowed / self._total_bytes))
 
     def lift(self) -> None:
         """Let the allocator use the whole device again."""
         self._runtime.cap(1.0)
-
-    def context_bytes(self) -> int:
-        """Return what this process holds of the device beside the allocator."""
-        try:
-            handle = self._driver.open(self._identity)
-            mine = self._driver.process_bytes(handle).get(os.getpid())
-        except DriverRefused:
-            mine = None
-        if mine is None:
-            return CONTEXT_BYTES
-        return max(0, mine - self._runtime.reserved_bytes())

@@ -94,6 +94,13 @@ class Driver(Protocol):
             DriverRefused: there is no library.
         """
 
+    def faults(self) -> tuple[str, ...]:
+        """Return what keeps devices from being used, in the driver's words; empty when nothing.
+
+        Raises:
+            DriverRefused: there is no library, or it does not start.
+        """
+
     def open(self, identity: Identity) -> object:
         """Return a handle of the device (of the MIG slice, where it is one).
 

@@ -63,7 +63,8 @@ def limit_of(
         if memory.total_bytes > _WHOLE_CARD * total:
             refusal = "the driver answered for the whole card, not for this process's slice"
         elif not properties.integrated:
-            return Limit(total, min(memory.free_bytes + _own(driver, handle), total))
+            own = _own(driver, handle) if runtime.is_open() else 0
+            return Limit(total, min(memory.free_bytes + own, total))
     except DriverRefused as refused:
         refusal = str(refused)
     shared = handle is not None and _SHARED * system[0] <= total <= system[0]
@@ -84,7 +85,10 @@ def limit_of(
 
 
 def _own(driver: Driver, handle: object) -> int:
-    """Return what this process holds itself, as far as the driver says; it is nobody else's."""
+    """Return what this process holds itself, as far as the driver says; it is nobody else's.
+
+    A process that has not opened the device holds nothing, whatever is listed under its id.
+    """
     try:
         return driver.process_bytes(handle).get(os.getpid()) or 0
     except DriverRefused:

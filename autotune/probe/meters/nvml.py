@@ -1,7 +1,7 @@
 """The real driver library, through ``pynvml`` (the distribution ``nvidia-ml-py``).
 
 Opens no CUDA context, so that the parent may ask too. Every way of failing (an NVML error, a
-missing library, a symbol older drivers lack) becomes `DriverRefused` in the driver's words.
+missing library, a function older drivers lack) becomes `DriverRefused` in the driver's words.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from autotune.probe.meters.driver import DeviceMemory, DriverRefused, Identity, Reading
+from autotune.probe.meters.faults import is_fault
 
 _T = TypeVar("_T")
 
@@ -34,6 +35,22 @@ class NvmlDriver:
     def count(self) -> int:
         """Return how many devices there are."""
         return int(self._call("nvmlDeviceGetCount"))
+
+    def faults(self) -> tuple[str, ...]:
+        """Return what keeps devices from being used, each in the library's words."""
+        found: dict[str, list[str]] = {}
+        for index in range(self.count()):
+            try:
+                handle = self._call("nvmlDeviceGetHandleByIndex", index)
+            except DriverRefused as refused:
+                found.setdefault(str(refused), []).append(str(index))
+                continue
+            try:
+                self._call("nvmlDeviceGetMemoryInfo", handle)
+            except DriverRefused as refused:
+                if is_fault(str(refused)):
+                    found.setdefault(str(refused), []).append(str(index))
+        return tuple(f"{words} (GPU {', '.join(which)})" for words, which in found.items())
 
     def open(self, identity: Identity) -> object:
         """Return the handle of a device, found by UUID or bus id."""
@@ -79,7 +96,10 @@ class NvmlDriver:
 
     def process_bytes(self, handle: object) -> Mapping[int, int | None]:
         """Return memory by process id."""
-        listed = self._call("nvmlDeviceGetComputeRunningProcesses", handle)
+        try:
+            listed = self._call("nvmlDeviceGetComputeRunningProcesses_v3", handle)
+        except DriverRefused:  # drivers before 510 know the second version only
+            listed = self._call("nvmlDeviceGetComputeRunningProcesses_v2", handle)
         return {
             int(p.pid): None if p.usedGpuMemory is None else int(p.usedGpuMemory) for p in listed
         }
@@ -127,5 +147,5 @@ def _refusing(ask: Callable[[], _T]) -> _T:
         raise DriverRefused(f"pynvml cannot be imported: {error}") from error
     try:
         return ask()
-    except (pynvml.NVMLError, OSError, AttributeError) as error:
+    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, OSError, AttributeError) as error:
         raise DriverRefused(f"NVML: {error}") from error

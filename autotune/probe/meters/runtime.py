@@ -54,6 +54,12 @@ class Properties:
 class CudaRuntime(Protocol):
     """Answer for one device as this process sees it."""
 
+    def is_open(self) -> bool:
+        """Return whether this process has a context on the device."""
+
+    def warm_up(self) -> None:
+        """Open a context and load the kernels of a training step; what was allocated is freed."""
+
     def properties(self) -> Properties:
         """Describe the device; opens no context on it."""
 
@@ -86,6 +92,18 @@ class TorchRuntime:
 
         self._torch = torch
         self._index = index
+
+    def is_open(self) -> bool:
+        """Ask the driver for the primary context."""
+        built: Any = self._torch._C  # a build without CUDA has no such function
+        return bool(built._cuda_hasPrimaryContext(self._index))
+
+    def warm_up(self) -> None:
+        """Run one small step."""
+        with self._torch.random.fork_rng(devices=[self._index]):
+            small_step(f"cuda:{self._index}")
+        self._torch.cuda.synchronize(self._index)
+        self._torch.cuda.empty_cache()
 
     def properties(self) -> Properties:
         """Describe the device."""
@@ -132,3 +150,28 @@ class TorchRuntime:
     def cap(self, share: float) -> None:
         """Cap the allocator."""
         self._torch.cuda.set_per_process_memory_fraction(share, self._index)
+
+
+def small_step(device: str) -> None:
+    """Run forward, backward and update of a tiny block in fp32 and in half precision.
+
+    Args:
+        device: ``cpu`` or ``cuda:i``.
+    """
+    import torch
+    from torch.nn import functional
+
+    half = torch.bfloat16
+    if device != "cpu" and torch.cuda.get_device_capability(device)[0] < 8:
+        half = torch.float16  # before Ampere bf16 is emulated, and some products are refused
+    for dtype in (torch.float32, half):
+        made: Any = {"device": device, "dtype": dtype}
+        block = torch.nn.Sequential(torch.nn.LayerNorm(64, **made), torch.nn.Linear(64, 64, **made))
+        optimizer = torch.optim.AdamW(block.parameters(), fused=True)
+        heads = block(torch.randn(2, 16, 64, **made)).view(2, 16, 4, 16).transpose(1, 2)
+        seen = functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True)
+        scores = functional.silu(functional.dropout(seen, 0.1)).reshape(-1, 64).float()
+        targets = torch.zeros(len(scores), dtype=torch.long, device=device)
+        torch.autograd.backward(functional.cross_entropy(scores, targets))
+        torch.nn.utils.clip_grad_norm_(block.parameters(), 1.0)
+        optimizer.step()

@@ -87,6 +87,61 @@ def test_ctrl_c_is_130_and_termination_143(call: Any, ends_in: Any) -> None:
     assert call(ends_in(Terminated()))[0] == 143
 
 
+def test_a_run_that_can_be_resumed_is_130_whichever_signal_stopped_it(
+    call: Any, ends_in: Any
+) -> None:
+    stopped = Interrupted("stopped by SIGTERM after 3 probes.")
+    stopped.__cause__ = Terminated("SIGTERM")
+    assert 130 == call(ends_in(stopped))[0]
+
+
+#: Takes the handlers of a run, and says of each signal whether it raises or is ignored.
+HEARD = """
+import os, signal
+from autotune.cli.signals import Terminated, how_to_stop, terminate_like_ctrl_c
+terminate_like_ctrl_c()
+for name in ("SIGTERM", "SIGHUP"):
+    try:
+        os.kill(os.getpid(), getattr(signal, name))
+        print(name, "ignored")
+    except Terminated as heard:
+        print(name, "raises", heard)
+print(how_to_stop().replace(str(os.getpid()), "PID"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("ignored", "said"),
+    [
+        ((), ["SIGTERM raises SIGTERM", "SIGHUP raises SIGHUP", ""]),
+        (("SIGHUP",), ["SIGTERM raises SIGTERM", "SIGHUP ignored", ""]),
+        (
+            ("SIGINT",),
+            [
+                "SIGTERM raises SIGTERM",
+                "SIGHUP raises SIGHUP",
+                "Ctrl-C does not reach a job in the background: `kill PID` stops it and keeps "
+                "every finished probe.",
+            ],
+        ),
+    ],
+    ids=["in front", "under nohup", "in the background"],
+)
+def test_a_signal_that_was_ignored_at_the_start_stays_so(
+    ignored: tuple[str, ...], said: list[str]
+) -> None:
+    def begin() -> None:
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name)
+            signal.signal(number, signal.SIG_IGN if name in ignored else signal.SIG_DFL)
+
+    done = subprocess.run(
+        [sys.executable, "-c", HEARD],
+        capture_output=True, text=True, timeout=60, check=True, preexec_fn=begin,
+    )  # fmt: skip
+    assert said == done.stdout.split("\n")[:3]
+
+
 @pytest.mark.parametrize(
     "start", [("-m", "autotune"), ("-c", "from autotune.__main__ import main; main()")]
 )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autotune.core.cuda_memory import (
-    LEAST_CONTEXT_BYTES,
-    MOST_CONTEXT_BYTES,
+    may_be_context,
     usual_context_bytes,
     workspace_bytes,
 )
@@ -16,7 +15,10 @@ CAPABILITIES = (None, "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0", 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_a_usual_context_is_one_a_measurement_may_find(capability: str | None) -> None:
-    assert LEAST_CONTEXT_BYTES < usual_context_bytes(capability) < MOST_CONTEXT_BYTES
+    usual = usual_context_bytes(capability)
+    assert may_be_context(usual, capability)
+    assert not may_be_context(usual // 3, capability)
+    assert not may_be_context(3 * 2**30, capability)
 
 
 def test_an_architecture_nothing_was_found_for_takes_the_largest_of_the_others() -> None:

@@ -82,17 +82,52 @@ def test_nothing_named_is_the_demo_and_says_so() -> None:
     assert "embedded demo job" in " ".join(origin.notices)
 
 
-def test_half_a_job_takes_the_other_half_from_the_demo_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("half", "missing"),
+    [
+        ({"dataset": "rows.jsonl"}, "--model is missing: rows are named"),
+        ({"model": "acme/base"}, "--dataset is missing: a model is named"),
+    ],
+)
+def test_half_a_job_is_a_question_that_names_the_missing_half_and_the_demos(
+    half: dict[str, Any], missing: str, tmp_path: Path
+) -> None:
+    yaml = {"dataset": "dataset_name", "model": "model_name_or_path"}
+    file = tmp_path / "half.yaml"
+    file.write_text("".join(f"{yaml[k]}: {v}\n" for k, v in half.items()), encoding="utf-8")
+    for request in (Request(**half), Request(config=str(file))):
+        with pytest.raises(BadInput, match=missing) as caught:
+            build_job(request)
+        assert "demo for the embedded demo" in str(caught.value.hint)
+
+
+def test_the_demos_half_is_taken_where_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     rows = tmp_path / "rows.jsonl"
     rows.write_text("{}\n", encoding="utf-8")
-    job, origin = build_job(Request(dataset=str(rows)))
-    assert origin.demo_model
-    assert job.dataset.path == str(rows)
-    assert any("demo model" in n for n in origin.notices)
-    job, origin = build_job(Request(model="acme/base"))
-    assert not origin.demo_model
-    assert any("demo rows" in n for n in origin.notices)
+    job, origin = build_job(Request(model="demo", dataset=str(rows)))
+    assert (True, False) == (origin.demo_model, origin.demo_rows)
+    assert str(rows) == job.dataset.path
+    job, origin = build_job(Request(model="acme/base", dataset="demo"))
+    assert (False, True) == (origin.demo_model, origin.demo_rows)
+    assert str(demo.rows_path()) == job.dataset.path
     assert origin.memory_bytes is None, "the demo's budget is for the demo job alone"
+    whole = build_job(Request(model="demo", dataset="demo"))[0]
+    assert build_job(Request())[0] == whole
+    (tmp_path / "demo").mkdir()
+    assert str(tmp_path / "demo") == job_of(model="demo", dataset=str(rows)).model
+
+
+def test_a_config_that_names_neither_is_trained_on_the_demo_and_that_is_said(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("seed: 3\n", encoding="utf-8")
+    job, origin = build_job(Request(config=str(file)))
+    assert ({"seed": 3}, True) == (job.options, origin.demo_model)
+    assert any("demo's are trained with your config" in n for n in origin.notices)
 
 
 def test_local_paths_become_absolute_and_hub_ids_stay(

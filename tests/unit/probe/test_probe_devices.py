@@ -9,9 +9,10 @@ import pytest
 
 from autotune.core.environment import Device
 from autotune.doctor import gpu_checks
-from autotune.probe.child.inspect import cuda_device, gpus_unseen, is_wsl
-from autotune.probe.child.isolate import see_one_device
-from autotune.probe.meters.cuda import CONTEXT_BYTES, CudaCap, CudaMeter
+from autotune.probe.child.inspect import cuda_device, is_wsl
+from autotune.probe.child.visible import see_one_device
+from autotune.probe.meters.context import open_context
+from autotune.probe.meters.cuda import CudaMeter
 from autotune.probe.meters.driver import DriverRefused, Identity, Reading
 from autotune.probe.meters.limit import limit_of
 from autotune.probe.meters.nvml import NvmlDriver
@@ -162,27 +163,13 @@ def test_another_cards_memory_is_not_taken_for_this_one() -> None:
     assert "Not Found" in notice
 
 
-def test_the_context_is_charged_to_the_budget() -> None:
-    driver = normal()
-    runtime = FakeRuntime(driver.devices[f"GPU-{UUID}"])
-    cap = CudaCap(runtime, driver, identity(runtime))
-    assert cap.context_bytes() == runtime.context_bytes
-    cap.enforce(4 * GIB)
-    assert runtime.share == pytest.approx((4 * GIB - runtime.context_bytes) / (16 * GIB))
-
-
-def test_a_context_nobody_measures_is_taken_at_what_is_published() -> None:
-    driver = normal(listed="no figure")
-    runtime = FakeRuntime(driver.devices[f"GPU-{UUID}"])
-    assert CudaCap(runtime, driver, identity(runtime)).context_bytes() == CONTEXT_BYTES
-
-
 def test_the_four_numbers_stay_apart() -> None:
     # BC12: reserved and the context are the process's; what others hold is the device's.
     driver = normal(held={1: 3 * GIB})
     runtime = FakeRuntime(driver.devices[f"GPU-{UUID}"])
+    context = open_context(runtime, driver, identity(runtime), lambda _: None)
     sampler = Sampler(driver, identity(runtime))
-    meter = CudaMeter(runtime, sampler)
+    meter = CudaMeter(runtime, sampler, context)
     runtime.allocate(4 * GIB)
     peaks = meter.read()
     sampler.stop()
@@ -231,7 +218,7 @@ def test_the_real_driver_says_in_its_words_that_it_is_not_here() -> None:
 )
 def test_the_doctor_says_what_can_be_read_of_a_gpu(driver: FakeNvml, words: str) -> None:
     gpu = GPU.model_copy(update={"uuid": UUID, "unified": words == "Not Supported"})
-    (check,) = gpu_checks([gpu], driver)
+    (check,) = gpu_checks([gpu], "", driver)
     assert check.works
     assert words in check.detail
     assert gpu.unified == ("shared with the system" in check.detail)
@@ -239,7 +226,13 @@ def test_the_doctor_says_what_can_be_read_of_a_gpu(driver: FakeNvml, words: str)
 
 def test_what_this_process_holds_is_not_somebody_elses() -> None:
     driver = normal(held={os.getpid(): GIB, 1: 2 * GIB})
-    assert limit_of(FakeRuntime(None), driver, Identity(UUID), SYSTEM).others_bytes == 2 * GIB
+    runtime = FakeRuntime(None, opened=True)
+    assert limit_of(runtime, driver, Identity(UUID), SYSTEM).others_bytes == 2 * GIB
+
+
+def test_a_process_of_the_host_with_the_same_id_is_somebody_else() -> None:
+    driver = normal(held={os.getpid(): GIB, 1: 2 * GIB})
+    assert limit_of(FakeRuntime(None), driver, Identity(UUID), SYSTEM).others_bytes == 3 * GIB
 
 
 @pytest.mark.parametrize(
@@ -258,6 +251,9 @@ def test_wsl_is_known_by_its_kernel(release: str, expected: bool) -> None:
         ("3,1", "cuda:1", "1"),
         ("GPU-aaaa,MIG-bbbb", "cuda:1", "MIG-bbbb"),
         ("GPU-aaaa", "cuda:0", "GPU-aaaa"),
+        (None, "cuda:1 GPU-bbbb", "GPU-bbbb"),
+        ("3,1", "cuda:1 GPU-bbbb", "GPU-bbbb"),
+        ("MIG-aaaa", "cuda:0 GPU-aaaa", "MIG-aaaa"),
     ],
 )
 def test_a_probe_sees_the_one_device_it_measures(
@@ -268,7 +264,7 @@ def test_a_probe_sees_the_one_device_it_measures(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert see_one_device(device) == "cuda:0"
+    assert see_one_device(*device.split()) == "cuda:0"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == expected
 
 
@@ -276,25 +272,3 @@ def test_a_probe_on_the_cpu_leaves_the_variable_alone(monkeypatch: Any) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert see_one_device("cpu") == "cpu"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
-
-
-@pytest.mark.parametrize(
-    ("visible", "built_for", "why"),
-    [
-        (None, None, "this build of torch is without CUDA"),
-        ("", "13.0", "CUDA_VISIBLE_DEVICES is ''"),
-        ("-1", "13.0", "CUDA_VISIBLE_DEVICES is '-1'"),
-        (None, "13.0", "driver may be too old for the CUDA 13.0"),
-    ],
-)
-def test_a_gpu_torch_does_not_see_is_said_with_the_likely_reason(
-    visible: str | None, built_for: str | None, why: str
-) -> None:
-    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
-    said = gpus_unseen(normal(), environment, built_for)
-    assert said.startswith("The driver has 2 GPUs and torch sees none:")
-    assert why in said
-
-
-def test_a_machine_without_a_driver_has_no_gpu_to_miss() -> None:
-    assert "" == gpus_unseen(FakeNvml({}, refusal="NVML Shared Library Not Found"), {}, None)

@@ -34,7 +34,9 @@ def changed(*, peak: float = 1.0, speed: float = 1.0, steps: float = 1.0) -> Res
     assert measurement is not None
     peaks = {
         name: None if value is None else int(value * peak)
-        for name, value in measurement.peaks.model_dump(exclude={"absent"}).items()
+        for name, value in measurement.peaks.model_dump(
+            exclude={"absent", "context_source"}
+        ).items()
     }
     timed = tuple(
         s.model_copy(update={"seconds": s.seconds * steps}) for s in measurement.timed_steps

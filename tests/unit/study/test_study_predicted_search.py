@@ -15,8 +15,11 @@ from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
 from autotune.predict.request import TraceRequest
 from autotune.study.foresight import Foresight, trace_candidates
+from autotune.study.limits import Limits
 from autotune.study.search import Search
+from autotune.study.storage import IN_MEMORY
 from autotune.study.strategy import tracing_seconds
+from autotune.study.traces import Traces, read_traces, write_traces
 from autotune.testing.fake_machine import FakeMachine
 from tests.support.facts import GIB, GPU, MIB, facts_of
 from tests.support.search import search_of
@@ -52,10 +55,30 @@ def traced(request: TraceRequest) -> TracedStep:
     )
 
 
-def predicted_search(folder: Path, *, memory_bytes: int = 12 * GIB, trials: int = 8) -> Search:
-    search = search_of(folder, FACTS, machine=MACHINE, memory_bytes=memory_bytes, trials=trials)
+VERSIONS = {"autotune": "1", "torch": "2"}
 
-    def look_ahead(candidates: Sequence[Candidate], seconds: float) -> Foresight:
+
+def predicted_search(
+    folder: Path,
+    *,
+    memory_bytes: int = 12 * GIB,
+    trials: int = 8,
+    storage: str | None = IN_MEMORY,
+    started: int = 0,
+) -> Search:
+    search = search_of(
+        folder,
+        FACTS,
+        machine=MACHINE,
+        memory_bytes=memory_bytes,
+        trials=trials,
+        storage=storage,
+        started=started,
+    )
+
+    def look_ahead(candidates: Sequence[Candidate], seconds: float) -> Foresight | None:
+        before = read_traces(folder, VERSIONS)
+        kept = {} if before is None else dict(before.steps)
         foreseen, _ = trace_candidates(
             candidates,
             FACTS,
@@ -64,8 +87,10 @@ def predicted_search(folder: Path, *, memory_bytes: int = 12 * GIB, trials: int 
             seconds=seconds,
             tick=lambda _: None,
             tell=lambda *_: None,
+            kept=kept,
         )
-        return Foresight(FACTS, rates_of(), foreseen)
+        write_traces(folder, Traces(versions=VERSIONS, rates=rates_of(), steps=kept))
+        return Foresight(FACTS, rates_of(), foreseen) if foreseen else None
 
     search.look_ahead = look_ahead
     return search
@@ -153,3 +178,46 @@ def test_cheap_probes_are_not_preceded_by_traces(tmp_path: Path) -> None:
     slow.run()
     seconds = tracing_seconds(slow.trials[:1], 16)
     assert seconds is not None and seconds <= 0.1 * 16 * slow.trials[0].report.wall_seconds
+
+
+def test_what_is_predicted_slower_than_a_probe_that_did_not_end_is_skipped_and_said(
+    tmp_path: Path,
+) -> None:
+    everything = predicted_search(tmp_path / "all", trials=200, memory_bytes=40 * GIB)
+    everything.run()
+    walls = sorted(t.report.wall_seconds for t in everything.trials if t.role == "search")
+    search = predicted_search(tmp_path / "short", trials=200, memory_bytes=40 * GIB)
+    search.limits = Limits(trials=200, search_s=None, probe_s=walls[len(walls) // 4])
+    search.run()
+    late = [t for t in search.trials if t.report.ending.outcome is Outcome.TIMEOUT]
+    assert late and len(late) < sum(wall > walls[len(walls) // 4] for wall in walls)
+    (line,) = [s for s in search.refused() if s.what.startswith("predicted to be slower")]
+    assert line.count > 0
+    assert "--probe-timeout" in line.reason
+    assert any(t.estimate is not None for t in search.trials)
+
+
+def test_a_search_resumed_after_its_last_probe_has_its_predictions_and_what_they_gated(
+    tmp_path: Path,
+) -> None:
+    whole = predicted_search(tmp_path, memory_bytes=2 * GIB, trials=4, storage=None)
+    whole.run()
+    whole.store.close()
+    assert whole.gated() and tracing_seconds(whole.trials, 4) is None, "nothing is left to probe"
+    resumed = predicted_search(
+        tmp_path, memory_bytes=2 * GIB, trials=4, storage=None, started=len(whole.trials)
+    )
+    resumed.run()
+    assert whole.predictions() == resumed.predictions()
+    assert whole.gated() == resumed.gated()
+
+
+def test_traces_of_other_versions_and_damaged_ones_are_not_read(tmp_path: Path) -> None:
+    assert None is read_traces(tmp_path, VERSIONS)
+    made = Traces(versions=VERSIONS, rates=rates_of(), steps={})
+    write_traces(tmp_path, made)
+    assert made == read_traces(tmp_path, VERSIONS)
+    assert None is read_traces(tmp_path, {**VERSIONS, "torch": "3"})
+    (tmp_path / "traces.json.gz").write_bytes(b"no gzip")
+    assert None is read_traces(tmp_path, VERSIONS)
+    write_traces(tmp_path / "nowhere", made)
