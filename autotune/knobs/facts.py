@@ -38,6 +38,8 @@ class Facts:
             ``no-aux-loss`` (no loss of its own balances its experts).
         unfit_adapters: why PEFT refuses adapters on the model, by
             `autotune.knobs.adapters.adapters_key`.
+        host_free_bytes: host memory nobody holds where the device is a GPU of this machine; None
+            elsewhere.
     """
 
     job: Job
@@ -50,6 +52,7 @@ class Facts:
     lacking: Mapping[str, str] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     unfit_adapters: Mapping[str, str] = field(default_factory=dict)
+    host_free_bytes: int | None = None
     _packed_rows: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
     _kept: dict[tuple[int | None, str], tuple[float, Documents]] = field(
         default_factory=dict, repr=False

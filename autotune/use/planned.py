@@ -76,7 +76,14 @@ def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
         lacking=prepared.lacking,
         traits=prepared.model.traits,
         unfit_adapters=prepared.unfit_adapters,
+        host_free_bytes=_host_free_bytes(prepared),
     )
+
+
+def _host_free_bytes(prepared: Prepared) -> int | None:
+    """Return the free host memory beside a GPU that is here; one predicted for has another host."""
+    *gpus, host = prepared.environment.devices
+    return host.free_bytes if prepared.device in gpus else None
 
 
 def pinned(request: Request, facts: Facts) -> dict[str, Any]:
