@@ -1,7 +1,7 @@
 """What prepared rows tell before any probe: stops that cost a run, and counted remarks.
 
 The checks that need the rows as given are in ``survey``, those of the tokenizer in ``tokenizer``,
-and remarks on what is not read in ``unread``.
+and remarks on what is not read in ``unread`` and ``unlearned``.
 """
 
 from __future__ import annotations
