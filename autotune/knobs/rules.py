@@ -19,7 +19,12 @@ from autotune.knobs.facts import Facts
 from autotune.knobs.retention import SPLIT, retention, splits_needlessly
 from autotune.knobs.rules_model import MODEL_RULES, versions_want_it
 from autotune.knobs.rules_own import OWN_RULES
-from autotune.knobs.rules_rows import ROW_RULES, batch_within_the_rows, length_within_positions
+from autotune.knobs.rules_rows import (
+    ROW_RULES,
+    batch_within_the_rows,
+    length_within_positions,
+    packed_rows_are_filled,
+)
 from autotune.knobs.translate import EFFECTIVE_BATCH_TOLERANCE, settings
 
 Rule = Callable[[Candidate, Facts], str | None]
@@ -117,6 +122,7 @@ RULES: tuple[Rule, ...] = (
 _FOR_CANDIDATES_ONLY = (
     length_within_positions,
     batch_within_the_rows,
+    packed_rows_are_filled,
     versions_want_it,
     documents_stay_whole,
     enough_is_kept,
