@@ -142,7 +142,7 @@ def _listed(
         explicit = facts.job.options.get("max_length")
         limit = None if explicit is None else int(explicit)
         found = facts.lengths.max_length_choices(
-            facts.positions, facts.job.min_retention_ratio, limit
+            facts.longest_tried, facts.job.min_retention_ratio, limit
         )
         return tuple(sorted({*found, *(_packed_lengths(facts, limit) if packs else ())}))
     if name == "per_device_train_batch_size":
@@ -157,7 +157,7 @@ def _packed_lengths(facts: Facts, explicit: int | None) -> list[int]:
     Bounded by the model's positions, by what the user allows, by four times the longest row, and
     by the effective batch: a row may not hold more documents than one update should see.
     """
-    limits = [n for n in (facts.positions, explicit) if n is not None]
+    limits = [n for n in (facts.longest_tried, explicit) if n is not None]
     top = min([4 * facts.lengths.longest, *limits])
     lengths = [2**i for i in range(_SHORTEST_PACKED.bit_length() - 1, top.bit_length())]
     return [

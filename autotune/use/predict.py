@@ -26,6 +26,7 @@ from autotune.intake.stand_in import stand_in_folder
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.facts import Facts
 from autotune.knobs.no_effect import idle_options, idle_words
+from autotune.knobs.own_config import own_remarks, require_own
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
 from autotune.predict.devices.catalogue import CATALOGUE, Spec
@@ -84,6 +85,7 @@ def forecast(
             rates = use.rates(prepared, runner)
             budget = budget_of(memory, headroom, prepared.device)
             facts = facts_of(job, prepared, home / "prepared")
+            require_own(facts)
             return use.predict(facts, prepared, rates, budget, seconds, assumed, runner)
 
 
@@ -219,6 +221,7 @@ class _Use:
                 *held_out_notice(facts.lengths),
                 *self.origin.notices,
                 *prepared.notices,
+                *own_remarks(facts),
                 *idle_words("your config", idle_options(facts)),
                 *remarks,
             ),
