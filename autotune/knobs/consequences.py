@@ -83,6 +83,7 @@ CONSEQUENCES: Mapping[str, Consequence] = {
     "float16_is_scaled": _refused(
         "Set fp16 true with dtype float32, set dtype bfloat16, or train adapters (use_peft)."
     ),
+    "cpus_join_no_halves": _REMARKED,  # their own run may have a GPU
     "adapters_fit_the_model": _refused("Set lora_target_modules to layers PEFT takes."),
     "model_has_the_attention": _refused("Leave attn_implementation out."),
     "flash_attention_is_half": _refused("Set bf16 true, or leave attn_implementation out."),

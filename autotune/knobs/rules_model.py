@@ -125,6 +125,19 @@ def float16_is_scaled(candidate: Candidate, facts: Facts) -> str | None:
     return None
 
 
+def cpus_join_no_halves(candidate: Candidate, facts: Facts) -> str | None:
+    """4-bit layers give back the float16 they are given, and rotary positions join halves of it.
+
+    A CPU's autocast refuses that ("Unexpected floating ScalarType", torch 2.13). On a GPU adapters
+    on those layers make it float32 before: PEFT 0.21 asks for a GPU's autocast only.
+    """
+    rotary = facts.positions is not None and not facts.positions.fixed
+    halves = candidate.get("quantization") == "4bit" and candidate.get("dtype") == "float16"
+    if rotary and halves and facts.option("bf16") and facts.device.kind == "cpu":
+        return "4bit weights with dtype float16 fail in torch's bf16 autocast of a CPU"
+    return None
+
+
 def trained_dtype(candidate: Candidate, facts: Facts) -> str:
     """Return the precision of what is trained, the least precise part of it.
 
@@ -200,6 +213,7 @@ MODEL_RULES = (
     reward_head_meets_its_input,
     fp16_trains_float32,
     float16_is_scaled,
+    cpus_join_no_halves,
     adapters_fit_the_model,
     model_has_the_attention,
     flash_attention_is_half,

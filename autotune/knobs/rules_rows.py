@@ -72,13 +72,9 @@ def batch_within_the_rows(candidate: Candidate, facts: Facts) -> str | None:
     """
     batch = int(candidate.get("per_device_train_batch_size") or 1)
     rows, what = _rows_left(candidate, facts)
-    if not rows:
-        return f"there are no {what}: nothing is trained"
     if batch > rows:
-        return (
-            f"dataloader_drop_last leaves out every batch of {batch}, more than the {rows} {what} "
-            "there are: nothing is trained"
-        )
+        dropped = f"dataloader_drop_last leaves out every batch of {batch}, more than the "
+        return f"{dropped if rows else ''}{rows} {what} there are: nothing is trained"
     return None
 
 

@@ -114,10 +114,10 @@ def check_database(url: str) -> None:
     is_new = file is not None and not file.exists()
     try:
         with engine.connect() as connection:
-            connection.execute(text("SELECT name FROM sqlite_master" if lite else "SELECT 1"))
+            connection.execute(text("SELECT 1 FROM sqlite_master" if lite else "SELECT 1"))
             if lite:
-                connection.exec_driver_sql("CREATE TABLE autotune_check (x INTEGER)")
-                connection.rollback()
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # what may be read only refuses
+                connection.exec_driver_sql("ROLLBACK")
     except SQLAlchemyError as error:
         raise _said(error) from error
     finally:

@@ -21,6 +21,8 @@ from autotune.intake.job import Origin
 from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import launch_notices
+from autotune.knobs.no_effect import idle_options, idle_words
+from autotune.knobs.own_config import own_remarks
 from autotune.knobs.versions import canonical_options
 from autotune.probe.prepared import Prepared
 from autotune.probe.processor import Share
@@ -151,6 +153,11 @@ def load_notice(share: Share, limits: Limits, device: Device) -> tuple[str, ...]
         f"long, and speeds vary; peaks of memory do not. End the other work{bound}; Ctrl-C keeps "
         "the best so far.",
     )
+
+
+def own_notices(facts: Facts) -> tuple[str, ...]:
+    """Say what is unwise in the user's own config, and what of it does nothing."""
+    return (*own_remarks(facts), *idle_words("your config", idle_options(facts)))
 
 
 def held_out_notice(lengths: Lengths) -> tuple[str, ...]:

@@ -25,8 +25,7 @@ from autotune.intake.request import Request, with_absolute_paths
 from autotune.intake.stand_in import stand_in_folder
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.facts import Facts
-from autotune.knobs.no_effect import idle_options, idle_words
-from autotune.knobs.own_config import own_remarks, require_own
+from autotune.knobs.own_config import require_own
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
 from autotune.predict.devices.catalogue import CATALOGUE, Spec
@@ -42,7 +41,7 @@ from autotune.spaces.load import space_for
 from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
-from autotune.use.planned import facts_of, headroom_of, held_out_notice, pinned
+from autotune.use.planned import facts_of, headroom_of, held_out_notice, own_notices, pinned
 from autotune.use.preparation import open_measuring, prepare
 from autotune.use.watcher import Watcher
 
@@ -221,8 +220,7 @@ class _Use:
                 *held_out_notice(facts.lengths),
                 *self.origin.notices,
                 *prepared.notices,
-                *own_remarks(facts),
-                *idle_words("your config", idle_options(facts)),
+                *own_notices(facts),
                 *remarks,
             ),
         )

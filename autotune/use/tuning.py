@@ -24,8 +24,7 @@ from autotune.intake.request import (
     save_request,
     with_absolute_paths,
 )
-from autotune.knobs.no_effect import idle_options, idle_words
-from autotune.knobs.own_config import own_remarks, require_own
+from autotune.knobs.own_config import require_own
 from autotune.knobs.versions import canonical_options
 from autotune.probe.processor import measure_share
 from autotune.probe.protocol import PrepareSpec
@@ -52,6 +51,7 @@ from autotune.use.planned import (
     limits_of,
     load_notice,
     notices_of,
+    own_notices,
     pinned,
     timeout_notice,
 )
@@ -148,8 +148,7 @@ class Tuning:
                 *load_notice(share, self._limits, prepared.device),
                 *held_out_notice(facts.lengths),
                 *notices_of(self._job.options, self._origin, prepared, self._why_cold),
-                *own_remarks(facts),
-                *idle_words("your config", idle_options(facts)),
+                *own_notices(facts),
                 *space.notices,
             ),
         )

@@ -142,6 +142,12 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"dtype": "float16"},
         "gradient scaler",
     ),
+    "cpus_join_no_halves": (
+        {**PEFT, "options": {"bf16": True}, "positions": Positions(most=2048, fixed=False)},
+        {"quantization": "4bit", "dtype": "bfloat16", "peft": "lora"},
+        {"quantization": "4bit", "dtype": "float16", "peft": "lora"},
+        "fail in torch's bf16 autocast of a CPU",
+    ),
     "adapters_fit_the_model": (
         {**PEFT, "unfit_adapters": {"dora on all-linear": "experts take no DoRA"}},
         {"peft": "rslora", "lora_target_modules": "all-linear"},
