@@ -51,6 +51,7 @@ class Facts:
     traits: frozenset[str] = frozenset()
     unfit_adapters: Mapping[str, str] = field(default_factory=dict)
     _packed_rows: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
+    _kept_rows: dict[int | None, int] = field(default_factory=dict, repr=False)
 
     def option(self, name: str) -> Any:
         """Return the user's value of an option, else TRL's default."""
@@ -60,6 +61,11 @@ class Facts:
     def distinct_lengths(self) -> IntArray:
         """Every token length the rows have, once, ascending: int64[m]."""
         return np.unique(self.lengths.tokens)
+
+    @cached_property
+    def trained_tokens(self) -> int:
+        """Tokens of all rows that are trained on, uncut."""
+        return int(self.lengths.trained.tokens.sum())
 
     @property
     def streams(self) -> bool:
@@ -128,7 +134,9 @@ class Facts:
         """
         if strategy != "none" and max_length is not None:
             return self.packed_rows(max_length, strategy)
-        return int(self.lengths.trained.kept_rows(max_length).sum())
+        if max_length not in self._kept_rows:
+            self._kept_rows[max_length] = int(self.lengths.trained.kept_rows(max_length).sum())
+        return self._kept_rows[max_length]
 
     def documents_per_row(self, max_length: int | None, strategy: str) -> float:
         """Return the documents of an average row: 1 unless packed; arguments as above."""

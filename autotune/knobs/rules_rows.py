@@ -83,12 +83,9 @@ def packed_rows_are_filled(candidate: Candidate, facts: Facts) -> str | None:
     length, packing = candidate.get("max_length"), candidate.get("packing", "none")
     if packing == "none" or not isinstance(length, int):
         return None
-    tokens = int(facts.lengths.trained.cut(None if packing == "bfd_split" else length).sum())
-    if packing == "wrapped":
-        tokens = int(facts.lengths.trained.tokens.sum())
-    if tokens >= length:
+    if facts.trained_tokens >= length:
         return None
-    rows = len(facts.lengths.trained)
+    rows, tokens = len(facts.lengths.trained), facts.trained_tokens
     return f"all {rows} rows packed fill {tokens} of the {length} tokens of one packed row"
 
 
