@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from rich.console import Console
 
 from autotune.cli.live import trials_table
 from autotune.cli.words import accumulation_of, describe
+from autotune.core.command import train_command, weights_remark
+from autotune.core.kept_words import kept_words, lost_words
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_duration, show_ratio
-from autotune.report.anatomy import lost_words, weights_words
+from autotune.report.anatomy import weights_words
 from autotune.report.beside import beside_words
 from autotune.report.in_effect import in_effect_words
 from autotune.study.assemble import peaks_line
@@ -33,7 +34,6 @@ def print_result(result: Result, console: Console) -> None:
     assert best is not None and numbers is not None
     measured = best.report.measurement
     assert measured is not None
-    kept = f"{show_ratio(numbers.retention_ratio)} of the label tokens kept"
     once = numbers.precompute_seconds
     lines = [
         f"best: {describe(best.candidate, accumulation_of(best))}",
@@ -44,7 +44,8 @@ def print_result(result: Result, console: Console) -> None:
         f"{numbers.useful_tokens_per_s:,.0f} useful tokens/s "
         f"({numbers.padded_tokens_per_s:,.0f} with padding, "
         f"{numbers.label_tokens_per_s:,.0f} trained on)",
-        f"      {kept}; {lost_words(result, best)}; "
+        f"      {kept_words(result, best)}",
+        f"      {lost_words(result, best)}; "
         f"{numbers.sequences_per_update:.2f} sequences per update",
     ]
     if held := weights_words(best):
@@ -72,11 +73,7 @@ def print_result(result: Result, console: Console) -> None:
     for line in lines:
         console.print(line, markup=False)
     console.print(f"written to {result.out_dir}", markup=False)
-    console.print(train_command(result), markup=False, soft_wrap=True)
-
-
-def train_command(result: Result) -> str:
-    """Return the command that trains the chosen configuration."""
-    file = Path(result.out_dir) / "best.yaml"
-    cpu = " --use_cpu true" if result.device.kind == "cpu" else ""
-    return f"trl {result.job.trainer.value} --config {shlex.quote(str(file))}{cpu}"
+    if remark := weights_remark(result):
+        console.print(f"{remark}.", markup=False)
+    command = train_command(result, str(Path(result.out_dir) / "best.yaml"))
+    console.print(command, markup=False, soft_wrap=True)

@@ -40,11 +40,19 @@ def say(text: str, *, nl: bool = True) -> None:
 
 
 def say_error(message: str, hint: str | None) -> None:
-    """Say one error in one line on stderr, and after it what to do."""
+    """Say one error on stderr, and after it what to do: in one line, and a line for each item.
+
+    Args:
+        message: the sentence; items of a list begin with a new line and ``  - ``.
+        hint: what to do.
+    """
+    first, *items = (" ".join(line.split()) for line in re.split(r"\n(?=  - )", message))
+    advice = "" if hint is None else " ".join(hint.split())
     # A suggestion ends in a question mark and needs no full stop after it.
-    text = re.sub(r"\?\.(?=\s|$)", "?", " ".join(message.split()))
-    advice = "" if hint is None else " " + " ".join(hint.split())
-    stderr().print(f"error: {text}{advice}", style="red", markup=False, soft_wrap=True)
+    first = re.sub(r"\?\.(?=\s|$)", "?", first)
+    lines = [first, *(f"  {item}" for item in items), advice] if items else [f"{first} {advice}"]
+    text = "\n".join(lines).rstrip()
+    stderr().print(f"error: {text}", style="red", markup=False, soft_wrap=True)
 
 
 def fill_closed_streams() -> None:

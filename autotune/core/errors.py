@@ -73,7 +73,7 @@ class Interrupted(AutotuneError):
 
 def nearest(name: str, known: list[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the known name most like ``name``, else ``""``."""
-    match = get_close_matches(name, known, n=1, cutoff=0.5)
+    match = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {match[0]!r}?" if match else ""
 
 

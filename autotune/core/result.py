@@ -29,9 +29,11 @@ class Estimate(Frozen):
             before training (``precompute_ref_log_probs``); 0 where there is none.
         score_seconds: the objective: expected wall time for one pass over the reference tokens,
             i.e. pass_seconds and this pass's share of precompute_seconds, divided by the share of
-            reference label tokens kept.
-        retention_ratio: label tokens kept against the reference, 0..1.
-        useful_tokens_per_s: tokens that are not padding, over the whole pass.
+            the reference's label tokens kept (of those trained, with ``--allow split``).
+        retention_ratio: share of the reference's label tokens that are trained with all that comes
+            before them, 0..1 (documents of older versions: with or without it).
+        useful_tokens_per_s: tokens that are neither padding nor beyond the reference nor without
+            what comes before them, over the whole pass.
         padded_tokens_per_s: computed positions, padding included, over the whole pass.
         label_tokens_per_s: tokens trained on, over the whole pass.
         padding_ratio: share of computed positions that are padding, 0..1.
@@ -39,7 +41,11 @@ class Estimate(Frozen):
         updates_per_pass: optimizer updates in one pass.
         rows_cut: rows that lose tokens; of Reward rows, which lose none, those that are left out.
         rows_dropped: those of them that TRL leaves out, because no token to train on remains.
-        tokens_dropped_ratio: share of all tokens that are dropped, 0..1.
+        rows_split: rows that continue in another packed row, without their beginning; None in
+            documents of older versions.
+        rows_unlabelled: rows that stay and have no token to train on before they are cut or split;
+            None as above.
+        tokens_dropped_ratio: share of all tokens of the rows, uncut, that are dropped, 0..1.
         spread_ratio: median absolute deviation of the timed steps around the time model,
             relative; what two equal candidates may differ by.
     """
@@ -58,6 +64,8 @@ class Estimate(Frozen):
     spread_ratio: float
     precompute_seconds: float = 0.0
     rows_dropped: int = 0
+    rows_split: int | None = None
+    rows_unlabelled: int | None = None
 
 
 #: Fields of `Estimate` in which measurements of one candidate differ.
@@ -171,6 +179,8 @@ class Result(Frozen):
             budget, its error band included.
         traced: what the peak of the compared candidates is made of, by key; traced after the
             search, where no prediction had said it.
+        lacks_weights: whether the model is a folder that holds a config and no weights, so that
+            training has to take them from elsewhere.
     """
 
     schema_version: Literal[1] = 1
@@ -200,6 +210,7 @@ class Result(Frozen):
     gated: tuple[str, ...] = ()
     traced: dict[str, TracedPeak] = {}
     eval_profile: DatasetProfile | None = None
+    lacks_weights: bool = False
 
     def trial_of(self, key: str | None) -> TrialRecord | None:
         """Return the first trial of a candidate that has an estimate, or None."""

@@ -15,6 +15,17 @@ _SECRET_KEYS = ("token", "use_auth_token", "auth_token", "access_token", "api_ke
 _SECRET_VARIABLE = re.compile(
     r"TOKEN(?!IZERS)|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.I
 )
+#: Variables that are about how a library runs and hold no secret by what they are. Whatever else
+#: stands in a config's ``env:`` block may be one: no list of names for secrets is ever complete.
+_OPEN_VARIABLE = re.compile(
+    r"(?:PYTORCH|TORCH|TORCHINDUCTOR|TORCHDYNAMO|CUDA|CUBLAS|CUDNN|NVIDIA|NVTE|NCCL|GLOO|UCX|HIP"
+    r"|ROCR|HSA|OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR|MALLOC|TRITON|BNB|BITSANDBYTES|XLA|TF"
+    r"|TOKENIZERS|TRANSFORMERS|DATASETS|HF_DATASETS|HF_HUB|ACCELERATE|DEEPSPEED|DS|LIGER|VLLM"
+    r"|AUTOTUNE)_\w+"
+    r"|HF_HOME|LD_PRELOAD|LD_LIBRARY_PATH|XDG_CACHE_HOME|TMPDIR|PYTHON(?:HASHSEED|WARNINGS)"
+    r"|WANDB_(?:PROJECT|NAME|MODE|DISABLED|WATCH|LOG_MODEL|DIR|RUN_GROUP|TAGS|SILENT|NOTES)"
+    r"|TENSORBOARD_LOGGING_DIR|MLFLOW_EXPERIMENT_NAME|COMET_PROJECT_NAME|TRACKIO_PROJECT"
+)
 #: Tokens of Hugging Face, GitHub, GitLab and OpenAI-like services, AWS key ids, and who logs in at
 #: an address with a password or on the web; a path may have cost it its second slash. Names made of
 #: words, such as ``hf-internal-testing``, are none: where a service's tokens may hold dashes, one
@@ -40,6 +51,11 @@ def hide_text(text: str) -> str:
 def is_secret_variable(name: str, value: str = "") -> bool:
     """Return whether an environment variable is a secret, by its name or by its value."""
     return bool(_SECRET_VARIABLE.search(name)) or hide_text(value) != value
+
+
+def is_open_variable(name: str, value: str) -> bool:
+    """Return whether a variable of a config's ``env:`` block may be written down and shown."""
+    return bool(_OPEN_VARIABLE.fullmatch(name)) and not is_secret_variable(name, value)
 
 
 def is_secret_option(name: str, value: Any, *, nested: bool = False) -> bool:

@@ -18,6 +18,7 @@ from autotune.core.units import show_bytes
 from autotune.emit import fields
 from autotune.emit.changes import (
     NEWER_NAME,
+    TUNED,
     Change,
     env_changes,
     location_changes,
@@ -25,8 +26,12 @@ from autotune.emit.changes import (
     option_changes,
 )
 from autotune.emit.location import Location, locate_rows
+from autotune.emit.repairs import launcher_repairs, repairs
 from autotune.emit.values import typed
+from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.isolation import LAUNCH_FIELDS
+from autotune.knobs.placebos import UNPAGED
+from autotune.knobs.readback import READ
 from autotune.knobs.translate import STEP_COUNTED
 from autotune.knobs.variables import merge_env
 from autotune.knobs.versions import RENAMED, canonical_options, spelled, spelled_name
@@ -90,16 +95,21 @@ def settings_of(result: Result) -> Settings:
     own = read_own(result.job.config_text)
     versions = result.environment.versions
     asked = _asked(result, own)
-    repaired = _repairs(asked, trial)
+    repaired = repairs(asked, trial, result.device)
     tuned = {
         k: v
         for k, v in trial.options.items()
         if k not in (*fields.SIDE_EFFECTS, *fields.MACHINE_FACTS, *fields.LOCATION_FIELDS)
     }
+    if result.device.kind == "cpu" and UNPAGED.get(str(asked.get("optim"))) == tuned.get("optim"):
+        tuned.pop("optim", None)  # paging is for the GPU the file is meant for
     tuned = spelled(tuned, versions)
     options = {**asked, **{k: value for k, (value, _) in repaired.items()}, **tuned}
     implicit = _implicit(result, trial, classes, options)
     options |= implicit
+    launched = launcher_repairs(options)
+    options |= {k: value for k, (value, _) in launched.items()}
+    repaired |= launched
     reasons = dict.fromkeys(_respelt(own, asked, versions), NEWER_NAME)
     reasons |= dict.fromkeys(implicit, "TRL's default, written out")
     reasons |= {k: reason for k, (_, reason) in repaired.items()}
@@ -120,21 +130,6 @@ def settings_of(result: Result) -> Settings:
     )
     options = {k: typed(v) for k, v in options.items()}
     return Settings(classes, trial, model, location, options, own, env, changes)
-
-
-def constructed_options(result: Result) -> dict[str, Any]:
-    """Return what TRL's argument objects are made of by the emitted file, on this machine.
-
-    Keys for a launcher are none of TRL's own; a machine without a GPU trains with ``use_cpu``, as
-    the command says that a run ends with.
-
-    Raises:
-        NothingFits: the result has no best trial.
-    """
-    options = {k: v for k, v in settings_of(result).options.items() if k not in LAUNCH_FIELDS}
-    if result.device.kind != "cpu":
-        return options
-    return {k: v for k, v in options.items() if k != "tf32"} | {"use_cpu": True}
 
 
 def best_trial(result: Result) -> TrialRecord:
@@ -177,25 +172,17 @@ def _respelt(own: dict[str, Any], asked: dict[str, Any], versions: dict[str, str
     return [n for n, v in written.items() if n in own and own[n] != v and asked.get(n) == v]
 
 
-def _repairs(asked: dict[str, Any], trial: TrialRecord) -> dict[str, tuple[Any, str]]:
-    """Values that TRL would refuse as they stand, each with the reason."""
-    repaired: dict[str, tuple[Any, str]] = {
-        name: ("no", "YAML reads a bare no as false, which TRL refuses")
-        for name in fields.STRATEGIES
-        if asked.get(name) is False
-    }
-    if trial.pretruncate_tokens is not None and typed(asked.get("assistant_only_loss")):
-        repaired["assistant_only_loss"] = (False, "the written rows carry their labels")
-    return repaired
-
-
 def _implicit(
     result: Result,
     trial: TrialRecord,
     classes: fields.TrainerClasses,
     options: dict[str, Any],
 ) -> dict[str, Any]:
-    """Length, precision and checkpointing, where neither the user nor the tuner wrote them."""
+    """What was measured under a default that may be another one in the next version.
+
+    Length, precision, checkpointing, attention, optimizer and the batch of an evaluation, where
+    neither the user nor the tuner wrote them.
+    """
     measured = trial.report.measurement.effective if trial.report.measurement else {}
     found: dict[str, Any] = {}
     if "max_length" not in options:
@@ -208,7 +195,15 @@ def _implicit(
         # TRL sets it by the name that newer versions warn of.
         named = spelled({"gradient_checkpointing": True}, result.environment.versions)
         found |= {k: v for k, v in named.items() if k in RENAMED}
-    return found
+    init = options.get("model_init_kwargs")
+    known = {**(init if isinstance(init, dict) else {}), **options}
+    wanted = ["attn_implementation", "optim"]
+    wanted += ["per_device_eval_batch_size"] if _evaluates(options) else []
+    used = {name: measured[name] for name in wanted if measured.get(name) is not None}
+    dtype = READ["dtype"](measured) if "dtype" in measured else None
+    if dtype in (BY_NAME["dtype"].choices or ()):  # a quantized model's is none anybody asks for
+        used["dtype"] = dtype
+    return found | {name: value for name, value in used.items() if name not in known}
 
 
 def _evaluates(options: dict[str, Any]) -> bool:
@@ -229,4 +224,4 @@ def _reason(name: str, value: Any, result: Result, trial: TrialRecord) -> str:
         return "the same number of samples as before"
     if name == "gradient_accumulation_steps" and trial.estimate is not None:
         return f"about {trial.estimate.sequences_per_update:.3g} sequences per update"
-    return "tuned"
+    return TUNED

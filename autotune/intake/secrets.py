@@ -1,7 +1,8 @@
 """Takes tokens and passwords out of what the user gives, before any of it is written down.
 
 Measuring needs none of them: they go to the measuring processes as variables of their environment
-and nowhere else. In the user's YAML a comment takes their place.
+and nowhere else. In the user's YAML a comment takes their place. Of its ``env:`` block only
+variables known to hold no secret are written down.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import yaml
 
 from autotune.core.secrets import (
     hide_text,
+    is_open_variable,
     is_secret_option,
-    is_secret_variable,
     without_secrets,
 )
 from autotune.emit.read_config import UserConfig
@@ -69,7 +70,7 @@ def withhold(config: UserConfig) -> Withheld:
     """
     options, names = without_secrets(config.options)
     token = hub_token(config.options)
-    secret = {k: v for k, v in config.env.items() if is_secret_variable(k, v)}
+    secret = {k: v for k, v in config.env.items() if not is_open_variable(k, v)}
     env = {k: v for k, v in config.env.items() if k not in secret}
     names = (*names, *(f"env {name}" for name in secret))
     text = hide_text(_commented(config.text)) if names else hide_text(config.text)
@@ -117,7 +118,7 @@ def _is_secret(key: yaml.Node, value: yaml.Node, *, env: bool, nested: bool) -> 
     if not isinstance(value, yaml.ScalarNode):
         return False
     if env:
-        return is_secret_variable(str(key.value), str(value.value))
+        return not is_open_variable(str(key.value), str(value.value))
     return is_secret_option(str(key.value), str(value.value), nested=nested)
 
 

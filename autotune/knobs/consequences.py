@@ -103,6 +103,7 @@ CONSEQUENCES: Mapping[str, Consequence] = {
     ),
     "versions_want_it": _REMARKED,
     "no_longer_than_the_reference": _THEIRS,
+    "documents_stay_whole": _THEIRS,
     "enough_is_kept": _THEIRS,
     "effective_batch_held": _REMARKED,
     "change_is_allowed": _THEIRS,

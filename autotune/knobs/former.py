@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _BOTH = "max_length, which bounds prompt and completion together,"
+_BLOCK = "datasets, a list of entries with path, name, split, columns and fraction,"
 _ITSELF = ""
 
 #: Option -> what takes its place; empty where nothing needs to.
@@ -22,6 +23,15 @@ FORMER: Mapping[str, str] = {
     "use_liger": "use_liger_kernel",
     "use_flash_attention_2": "attn_implementation: flash_attention_2",
     "dataset_train_name": "dataset_name",
+    # recipes of alignment-handbook and open-r1, whose scripts had options of their own
+    "dataset_mixer": _BLOCK,
+    "dataset_mixture": _BLOCK,
+    "dataset_splits": "datasets, whose entries each have a split,",
+    "dataset_configs": "datasets, whose entries each have a name,",
+    "preprocessing_num_workers": "dataset_num_proc",
+    "chat_template": "chat_template_path",
+    "wandb_project": "project",
+    "model_dtype": "dtype",
     "rpo_alpha": "loss_type: [sigmoid, sft] with loss_weights",
     "padding_value": _ITSELF,
     "label_pad_token_id": _ITSELF,
@@ -61,6 +71,26 @@ FORMER: Mapping[str, str] = {
     "ray_scope": _ITSELF,
     "tpu_num_cores": _ITSELF,
     "tpu_metrics_debug": _ITSELF,
+}
+
+#: Values of options that have another name now, by option.
+FORMER_VALUES: Mapping[str, Mapping[str, str]] = {
+    "packing_strategy": {"ffd": "bfd"},
+}
+#: Keys that mixtures of other tools have in the entries of a ``datasets:`` block -> TRL's.
+FORMER_ENTRY_KEYS: Mapping[str, str] = {
+    "weight": "fraction",
+    "weights": "fraction",
+    "ratio": "fraction",
+    "proportion": "fraction",
+    "id": "path",
+    "dataset": "path",
+    "config": "name",
+    "subset": "name",
+    "splits": "split",
+    "column": "columns",
+    "files": "data_files",
+    "ds_type": "path",
 }
 
 

@@ -21,6 +21,8 @@ from autotune.knobs.versions import unavailable
 _COMPUTE = "compute capability "
 #: Capability of 4-bit weights to be trained through after they were evaluated.
 EVALUATED_4BIT = "training through evaluated 4bit weights"
+#: Capability of layers to be replaced by kernels of the hub; of attention, its name is one.
+LAYER_KERNELS = "kernels of the hub for layers"
 
 
 @dataclass(frozen=True)

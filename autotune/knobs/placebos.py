@@ -136,10 +136,15 @@ def merge_model(knobs: Knobs, facts: Facts) -> None:
         knobs.become("loss_type", newest, "since TRL 1.15 nll is computed that way")
 
 
+#: Optimizers that page, and those they are where there is nothing to page out of.
+UNPAGED = {"paged_adamw_8bit": "adamw_8bit"}
+
+
 def merge_optimizer(knobs: Knobs, facts: Facts) -> None:
     """On the CPU, take the optimizer that bitsandbytes does: "Falling back to non-paged"."""
-    if facts.device.kind == "cpu" and knobs.get("optim") == "paged_adamw_8bit":
-        knobs.become("optim", "adamw_8bit", "a CPU has no memory of its own to page out of")
+    plain = UNPAGED.get(str(knobs.get("optim")))
+    if facts.device.kind == "cpu" and plain is not None:
+        knobs.become("optim", plain, "a CPU has no memory of its own to page out of")
 
 
 def merge_device(knobs: Knobs, facts: Facts) -> None:

@@ -9,6 +9,7 @@ from autotune.core.job import Trainer
 from autotune.knobs.adapters import adapter_options, target_options
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import OFFLINE, Knob, Options, Read, Write, option, plain
+from autotune.knobs.needs import LAYER_KERNELS
 
 FLASH_PACKAGE = "flash_attention_2"
 FLASH_KERNEL = "kernels-community/flash-attn2"
@@ -108,7 +109,7 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         needs={
             "flex_attention": ("accelerator", "compiler"),
             FLASH_PACKAGE: ("accelerator", AMPERE, "flash-attn"),
-            FLASH_KERNEL: ("accelerator", AMPERE, "kernels"),
+            FLASH_KERNEL: ("accelerator", AMPERE, "kernels", FLASH_KERNEL),
         },
     ),
     Knob(
@@ -170,7 +171,7 @@ ROWS_OF_MODEL: tuple[Knob, ...] = (
         help="replace layers by kernels from the hub (model_init_kwargs)",
         write=_write_kernels,
         read=_read_kernels,
-        needs={True: ("accelerator", "kernels")},
+        needs={True: ("accelerator", "kernels", LAYER_KERNELS)},
     ),
     Knob(
         name="use_liger_kernel",

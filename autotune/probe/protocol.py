@@ -154,6 +154,8 @@ class PrepareSpec(Frozen):
         train_only: only look at the train rows: nothing will be emitted from them.
         target: a device that is not here and that everything is resolved for; None takes
             ``device``.
+        attention_kernels: attention code of the hub that may be searched.
+        layer_kernels: whether layers may be searched with kernels of the hub.
     """
 
     kind: Literal["prepare"] = "prepare"
@@ -165,6 +167,8 @@ class PrepareSpec(Frozen):
     sample_rows: int | None = None
     train_only: bool = False
     target: Device | None = None
+    attention_kernels: tuple[str, ...] = ()
+    layer_kernels: bool = False
 
     @property
     def asked_device(self) -> str:
@@ -187,16 +191,18 @@ class InspectSpec(Frozen):
 
 
 class ConstructSpec(Frozen):
-    """Build the installed TRL's own argument objects from options that are about to be written.
+    """Have the installed TRL's own parser read a file it is to train from, as a whole.
 
     Args:
         trainer: which ``trl`` command.
-        options: what the file will hold, model and rows left out.
+        file: the YAML: options, environment and ``datasets:`` block.
+        arguments: what stands behind it on the command line.
     """
 
     kind: Literal["construct"] = "construct"
     trainer: Trainer
-    options: dict[str, Any]
+    file: str
+    arguments: tuple[str, ...] = ()
 
 
 class TraceSpec(Frozen):

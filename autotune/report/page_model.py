@@ -8,6 +8,7 @@ import shlex
 from pathlib import PurePath
 from typing import Any
 
+from autotune.core.command import train_command, weights_remark
 from autotune.core.result import Result, TrialRecord
 from autotune.core.secrets import HIDDEN
 from autotune.core.units import show_bytes, show_duration, show_ratio
@@ -48,7 +49,8 @@ def page_values(result: Result) -> dict[str, Any]:
         "job": _job(result),
         "rows": _rows(result),
         "machine": _machine(result),
-        "command": f"trl {result.job.trainer.value} --config best.yaml",
+        "command": train_command(result, "best.yaml"),
+        "weights_remark": weights_remark(result),
         "again": again_command(result),
     }
 

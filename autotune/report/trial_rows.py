@@ -98,6 +98,8 @@ def _speed(trial: TrialRecord) -> dict[str, Any]:
         "tokens_dropped_ratio": estimate.tokens_dropped_ratio if estimate else None,
         "rows_cut": estimate.rows_cut if estimate else None,
         "rows_dropped": estimate.rows_dropped if estimate else None,
+        "rows_split": estimate.rows_split if estimate else None,
+        "rows_unlabelled": estimate.rows_unlabelled if estimate else None,
         "sequences_per_update": estimate.sequences_per_update if estimate else None,
         "updates_per_pass": estimate.updates_per_pass if estimate else None,
         "spread_ratio": estimate.spread_ratio if estimate else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -105,6 +106,7 @@ def assemble(
         predictions=tuple(predictions),
         gated=tuple(gated),
         traced=dict(traced),
+        lacks_weights=not run.prepared.model.has_weights and Path(run.job.model).is_dir(),
     )
 
 

@@ -157,7 +157,7 @@ def choice(
     best = order[0]
     name = "your own config" if against.role == "baseline" else "the fitting config nearest yours"
     if best.candidate.key == against.candidate.key:
-        return best, f"nothing that was probed beats {name}"
+        return best, _unbeaten(trials, best, name)
     if objective == "memory":
         return best, f"it has the smallest peak of the {len(order)} that fit"
     if objective == "length":
@@ -176,6 +176,26 @@ def choice(
         f"it has the shortest pass of the {len(order)} that fit: {times} as {name} ({interval}, "
         f"measured in turns {speedup.pairs} times)"
     )
+
+
+def _unbeaten(trials: Sequence[TrialRecord], best: TrialRecord, name: str) -> str:
+    """Say why the reference is chosen: nothing beats it, fits beside it, or was probed at all."""
+    others = {
+        t.candidate.key: t
+        for t in trials
+        if t.role == "search" and t.candidate.key != best.candidate.key
+    }
+    measured = [t for t in others.values() if t.estimate is not None]
+    if measured:
+        return f"nothing that was probed beats {name}"
+    if not others:
+        return (
+            "nothing else was probed; what was skipped is listed with its reason, and "
+            "--resume with more --trials or a longer --timeout goes on"
+        )
+    memory = all(t.report.ending.outcome.is_memory for t in others.values())
+    verb = "fits" if memory else "could be measured"
+    return f"it is the only one: none of the {len(others)} others that were probed {verb}"
 
 
 def verification_of(trials: Sequence[TrialRecord], trial: TrialRecord | None) -> TrialRecord | None:

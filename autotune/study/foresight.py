@@ -38,10 +38,13 @@ from autotune.predict.forecast import (
 from autotune.predict.request import Target, TraceRequest
 from autotune.predict.step_time import StepTimes
 from autotune.probe.protocol import InspectSpec, Reply, Trace, TraceSpec
+from autotune.study.traces import name_of
 
 _INSPECT_DEADLINE_S = 180.0
 #: A trace that began within its time may end after it.
 _GRACE_S = 60.0
+#: Why a step has no trace when no time was left for one.
+NOT_KEPT = "it was not traced before"
 
 Tick = Callable[[float], None]
 Tell = Callable[[str, int, int], None]
@@ -68,6 +71,7 @@ def trace_candidates(
     seconds: float,
     tick: Tick,
     tell: Tell,
+    kept: dict[str, TracedStep] | None = None,
 ) -> tuple[list[Foreseen], list[NotTraced]]:
     """Have candidates traced, in their order, for as long as there is time.
 
@@ -76,9 +80,10 @@ def trace_candidates(
         facts: job, rows, and the device predicted for.
         model_dir: folder with the model's config.
         tracing: traces.
-        seconds: no trace is begun after this long.
+        seconds: no trace is begun after this long; 0 takes what is kept and nothing else.
         tick: called about 20 times a second with the seconds passed.
         tell: called with what is being done, how many are done, and how many there are.
+        kept: steps that were traced before, by `name_of` their request; new ones are added.
 
     Returns:
         The traced candidates, and the others with the reason.
@@ -88,10 +93,17 @@ def trace_candidates(
     """
     asked = wanted(candidates, facts, model_dir, _target(facts.device))
     requests = {key_of(r): r for one in asked for r in (*one.timed, one.memory)}
-    answers = _traced(requests.values(), tracing, seconds=seconds, tick=tick, tell=tell)
+    kept = {} if kept is None else kept
+    names = {key: name_of(request) for key, request in requests.items()}
     traced: dict[str, TracedStep | str] = {
-        key: answer.step or answer.refusal for key, answer in zip(requests, answers, strict=True)
+        key: kept.get(name, NOT_KEPT) for key, name in names.items()
     }
+    missing = {key: requests[key] for key, step in traced.items() if isinstance(step, str)}
+    if missing and seconds > 0:
+        answers = _traced(missing.values(), tracing, seconds=seconds, tick=tick, tell=tell)
+        for key, answer in zip(missing, answers, strict=True):
+            traced[key] = answer.step or answer.refusal
+    kept |= {names[key]: step for key, step in traced.items() if isinstance(step, TracedStep)}
     return foresee(asked, traced)
 
 

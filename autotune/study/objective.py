@@ -7,13 +7,14 @@ import math
 import numpy as np
 
 from autotune.core.candidate import Candidate
+from autotune.core.kept import SPLITTING
 from autotune.core.measurement import Measurement
 from autotune.core.result import Estimate
 from autotune.core.shapes import Shapes
 from autotune.core.time_model import fit
 from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes
-from autotune.knobs.rules import retention
+from autotune.knobs.retention import documents_of, earned_ratio, retention, useful_tokens_ratio
 from autotune.knobs.translate import Settings
 
 
@@ -45,28 +46,30 @@ def estimate(
         shapes.padded_tokens.astype(np.float64), shapes.width.astype(np.float64)
     ).sum()
     seconds = float(micro) + updates * float(np.median(measurement.optimizer_seconds))
-    kept = retention(candidate, facts)
+    earned = earned_ratio(candidate, facts)
     once = precompute_seconds(measurement, shapes)
     each = seconds + once / passes(settings, facts, updates)
-    useful, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
-    labels = kept * facts.lengths.trained.labels_kept(facts.reference_length)
+    trained, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
+    labels = earned * facts.reference.labels(facts.lengths.trained)
     total = int(facts.lengths.trained.both_sides(None).sum())
-    dropped = 1.0 - useful / total if total else 0.0
+    dropped = 1.0 - trained / total if total else 0.0
+    documents = documents_of(candidate, facts)
     length = candidate.get("max_length")
-    packing = candidate.get("packing", "none")
-    cut = None if packing in ("bfd_split", "wrapped") or length is None else int(length)
+    splits = candidate.get("packing") in SPLITTING
     return Estimate(
         pass_seconds=seconds,
-        score_seconds=each / max(kept, 1e-9),
-        retention_ratio=kept,
-        useful_tokens_per_s=useful / seconds,
+        score_seconds=each / max(earned, 1e-9),
+        retention_ratio=retention(candidate, facts),
+        useful_tokens_per_s=trained * useful_tokens_ratio(candidate, facts) / seconds,
         padded_tokens_per_s=padded / seconds,
         label_tokens_per_s=labels / seconds,
         padding_ratio=shapes.padding_ratio,
         sequences_per_update=settings.sequences_per_update,
         updates_per_pass=updates,
-        rows_cut=facts.lengths.rows_cut(cut),
-        rows_dropped=facts.lengths.rows_dropped(cut) if packing == "none" else 0,
+        rows_cut=facts.lengths.rows_cut(None if splits or length is None else int(length)),
+        rows_dropped=documents.left_out,
+        rows_split=documents.split,
+        rows_unlabelled=documents.unlabelled,
         tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
         spread_ratio=model.spread_ratio,
         precompute_seconds=once,

@@ -18,11 +18,13 @@ from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
 from autotune.study.choose import may_recover
 from autotune.study.foresight import Foresight
+from autotune.study.host_memory import beyond_host, skipped_for_host
 from autotune.study.idle import same_in_effect
 from autotune.study.limits import fastest_late, has_more_time, is_late, slower_than_late
 from autotune.study.proof import Proving
 from autotune.study.refusals import is_refusal, set_aside, skipped
 from autotune.study.session import LEARNED_FROM
+from autotune.study.storage import Pruned
 from autotune.study.strategy import first_candidates, promising, smallest, tracing_seconds
 from autotune.study.suggest import Seen, propose
 
@@ -35,8 +37,8 @@ class Search(Proving):
     """One search over an enumerated space; its other fields are the session's.
 
     Args:
-        look_ahead: has candidates traced for so many seconds and returns what is expected of
-            them, None when it cannot; None never does.
+        look_ahead: has candidates traced for so many seconds (0: only takes what was traced
+            before) and returns what is expected of them, None when nothing is; None never does.
     """
 
     look_ahead: Callable[[Sequence[Candidate], float], Foresight | None] | None = None
@@ -55,7 +57,9 @@ class Search(Proving):
             self.probe(own, "baseline")
         self._foresee(own)
         if not self._fits(own):
-            least = smallest(self.space.candidates, self.predictions())
+            beyond = {p.candidate.key for p in self._beyond_host()}
+            expected = [p for p in self.predictions() if p.candidate.key not in beyond]
+            least = smallest(self.space.candidates, expected)
             if least is not None and least.key not in self._visited():
                 self.probe(least, "search")
             if least is not None and self._does_not_fit(least) and self._does_not_fit(own):
@@ -63,7 +67,8 @@ class Search(Proving):
         if self.foresight is None:
             queue += first_candidates(self.space.candidates, own, self.facts)
         while self._may_go_on():
-            done = self._visited() | set(self.gated()) | {p.candidate.key for p in self._slower()}
+            passed_over = (*self._slower(), *self._beyond_host())
+            done = self._visited() | set(self.gated()) | {p.candidate.key for p in passed_over}
             queue = [c for c in (*self._disturbed(), *queue) if c.key not in done]
             candidate = queue.pop(0) if queue else self._next(done)
             if candidate is None:
@@ -91,7 +96,15 @@ class Search(Proving):
             assert late is not None
             what = f"predicted to be slower than probe {late.number}"
             found.append(Skipped(what=what, reason=late.report.ending.reason, count=len(slower)))
+        if beyond := self._beyond_host():
+            found.append(skipped_for_host(beyond, self.facts.host_free_bytes or 0))
         return found
+
+    def _beyond_host(self) -> list[Prediction]:
+        """Return what is not probed: it would pin more host memory than is free."""
+        visited = self._visited()
+        beyond = beyond_host(self.predictions(), self.facts.host_free_bytes)
+        return [p for p in beyond if p.candidate.key not in visited]
 
     def _slower(self) -> list[Prediction]:
         """Return what is not probed: predicted slower than a probe that did not end in time.
@@ -106,10 +119,11 @@ class Search(Proving):
     def _foresee(self, own: Candidate) -> None:
         """Have the candidates traced where that pays, and take in what was probed already."""
         seconds = tracing_seconds(self.trials, self.limits.trials)
-        if self.look_ahead is None or seconds is None:
+        if self.look_ahead is None:
             return
         everything = {c.key: c for c in (own, *self.space.candidates)}
-        seconds = min(seconds, max(0.0, self.left_s(checks=0.0)))
+        # A resumed search knows what it knew, whether it traces more or not.
+        seconds = min(seconds or 0.0, max(0.0, self.left_s(checks=0.0)))
         self.foresight = self.look_ahead(list(everything.values()), seconds)
         for trial in self.trials:
             if self.foresight is not None and trial.role in LEARNED_FROM:
@@ -117,9 +131,16 @@ class Search(Proving):
 
     def _keep_gated(self) -> None:
         """Tell Optuna what was not probed, with the peak it was predicted to need."""
-        for key, prediction in self.gated().items():
-            params = {n: self._searched(prediction.candidate, n) for n in self.space.choices}
-            self.store.pruned(params, self.space.choices, key, prediction.peak_bytes)
+        gated = [
+            Pruned(
+                params={n: self._searched(p.candidate, n) for n in self.space.choices},
+                key=key,
+                predicted_peak_bytes=p.peak_bytes,
+            )
+            for key, p in self.gated().items()
+        ]
+        if gated:
+            self.store.keep_pruned(gated, self.space.choices)
 
     def _next(self, done: set[str]) -> Candidate | None:
         """Return the most promising candidate, and in every second turn the sampler's."""

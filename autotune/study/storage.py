@@ -14,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,21 @@ def check_storage(url: str) -> None:
     """Check that a storage can be opened and written to; errors as for `Store`."""
     if url != IN_MEMORY:
         check_database(url)
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A candidate that is not measured because it is predicted not to fit.
+
+    Args:
+        params: choice of every searched knob.
+        key: the candidate's key.
+        predicted_peak_bytes: the peak it was predicted to need.
+    """
+
+    params: Mapping[str, Value]
+    key: str
+    predicted_peak_bytes: int
 
 
 class Store:
@@ -191,33 +207,38 @@ class Store:
             # Left waiting by a process that died between the two calls above.
             patiently(partial(self._study.tell, trial, state=self._states.FAIL))
 
-    def pruned(
+    def keep_pruned(
         self,
-        params: Mapping[str, Value],
+        candidates: Sequence[Pruned],
         choices: Mapping[str, tuple[Value, ...]],
-        key: str,
-        predicted_peak_bytes: int,
     ) -> None:
-        """Note, once, a candidate that was not measured because it is predicted not to fit.
+        """Note, once each, candidates that were not measured: they are predicted not to fit.
 
         Args:
-            params: choice of every searched knob.
-            choices: the values each may have.
-            key: the candidate's key.
-            predicted_peak_bytes: the peak it was predicted to need.
+            candidates: what is known of them.
+            choices: the values each searched knob may have.
         """
         patiently = self._database.patiently
-        known = patiently(lambda: self._study.get_trials(states=(self._states.PRUNED,)))
-        if any(trial.user_attrs.get("key") == key for trial in known):
-            return
-        note = {"key": key, "outcome": "predicted", "predicted_peak_bytes": predicted_peak_bytes}
-        trial = self._database.optuna.trial.create_trial(
-            state=self._states.PRUNED,
-            params=dict(params),
-            distributions=self._distributions(choices),
-            user_attrs=note,
-        )
-        patiently(lambda: self._study.add_trial(trial))
+        states = (self._states.PRUNED,)
+        noted = patiently(lambda: self._study.get_trials(deepcopy=False, states=states))
+        known = {trial.user_attrs.get("key") for trial in noted}
+        distributions = self._distributions(choices)
+        for one in candidates:
+            if one.key in known:
+                continue
+            known.add(one.key)
+            note = {
+                "key": one.key,
+                "outcome": "predicted",
+                "predicted_peak_bytes": one.predicted_peak_bytes,
+            }
+            trial = self._database.optuna.trial.create_trial(
+                state=self._states.PRUNED,
+                params=dict(one.params),
+                distributions=distributions,
+                user_attrs=note,
+            )
+            patiently(partial(self._study.add_trial, trial))
 
     def _distributions(self, choices: Mapping[str, tuple[Value, ...]]) -> dict[str, Any]:
         make = self._database.optuna.distributions.CategoricalDistribution

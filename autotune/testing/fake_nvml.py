@@ -35,7 +35,7 @@ class FakeDevice:
             figure for every look at the memory; the last one repeats.
         listed: whether processes are listed with a figure (``yes``), without (``no figure``), with
             0 bytes (``zero``), under ids of another namespace (``other ids``), not at all
-            (``nobody``), or refused (``no``).
+            (``nobody``), refused (``no``), or cannot be asked for (``no function``).
         refusal: words in which the device cannot be opened; empty when it can.
         memory_refusal: words in which the memory query is refused; empty when it is answered.
         reading: clocks; one for every look, the last one repeats.
@@ -85,8 +85,9 @@ class FakeNvml:
 
     @property
     def _cards(self) -> list[FakeDevice]:
-        """Return every device once, whatever names it has."""
-        return list({id(device): device for device in self.devices.values()}.values())
+        """Return every card once, whatever names it has; a slice is none."""
+        named = [device for name, device in self.devices.items() if not name.startswith("MIG-")]
+        return list({id(device): device for device in named}.values())
 
     def open(self, identity: Identity) -> object:
         """Return the first of the identity's names that is a device."""
@@ -114,6 +115,8 @@ class FakeNvml:
         device = self.devices[str(handle)]
         if device.listed == "no":
             raise DriverRefused(NO_PERMISSION)
+        if device.listed == "no function":
+            raise DriverRefused(NO_FUNCTION)
         if device.listed == "nobody":
             return {}
         if device.listed in ("no figure", "zero"):
@@ -169,5 +172,5 @@ def not_permitted() -> FakeNvml:
 
 
 def old_driver(**device: object) -> FakeNvml:
-    """Return a driver that lacks functions: neither memory nor processes can be asked for."""
-    return normal(memory_refusal=NO_FUNCTION, listed="no", **device)
+    """Return a driver that lacks the functions that list processes."""
+    return normal(listed="no function", **device)

@@ -8,18 +8,19 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
-from autotune.core.errors import BadInput, EnvironmentUnable, nearest
+from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.job import Trainer
-from autotune.knobs.former import FORMER, what_replaces
-from autotune.knobs.isolation import OVERRIDES
+from autotune.knobs.isolation import LAUNCH_FIELDS, OVERRIDES
 from autotune.training.blame import blamed
+from autotune.training.known import require_known
 from autotune.training.option_types import check_types
 
 _CONFIGS = {
@@ -78,32 +79,20 @@ def option_classes(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def _check_known(options: Mapping[str, Any], trainer: Trainer, owners: Mapping[str, str]) -> None:
-    """Stop at an option the installed TRL does not have for this trainer.
+def require_options(
+    trainer: Trainer, options: Mapping[str, Any], entries: Iterable[Mapping[str, Any]] = ()
+) -> None:
+    """Check that the installed TRL has every option, and every key of ``datasets:`` entries.
+
+    Args:
+        trainer: which ``trl`` command.
+        options: the user's options by name.
+        entries: entries of the ``datasets:`` block.
 
     Raises:
-        BadInput: names the trainers that do have it, what has taken its place, or the option most
-            like it.
+        BadInput: names all it does not have.
     """
-    unknown = next((name for name in options if name not in owners), None)
-    if unknown is None:
-        return
-    theirs = [t.value for t in _CONFIGS if t is not trainer and unknown in option_owners(t)]
-    if theirs:
-        raise BadInput(
-            f"trl {trainer.value} has no option {unknown!r}; it is one of {', '.join(theirs)}.",
-            "Remove it, or choose another --trainer.",
-        )
-    instead = what_replaces(unknown)
-    if instead is not None:
-        raise BadInput(
-            f"TRL no longer has the option {unknown!r}; {instead}.",
-            "Write that in its place." if FORMER[unknown] else "Remove it.",
-        )
-    raise BadInput(
-        f"unknown option {unknown!r} for trl {trainer.value}{nearest(unknown, sorted(owners))}.",
-        "Use the option names of the installed TRL.",
-    )
+    require_known(trainer, options, {kind: option_owners(kind) for kind in _CONFIGS}, entries)
 
 
 def build_arguments(trainer: Trainer, options: Mapping[str, Any]) -> Arguments:
@@ -119,7 +108,7 @@ def build_arguments(trainer: Trainer, options: Mapping[str, Any]) -> Arguments:
     from trl import ModelConfig
 
     owners = option_owners(trainer)
-    _check_known(options, trainer, owners)
+    require_options(trainer, options)
     mine = {"training": {}, "model": {}, "script": {}, "mixture": {}}  # type: dict[str, dict[str, Any]]
     for name, value in options.items():
         mine[owners[name]][name] = value
@@ -145,22 +134,55 @@ def parse_options(trainer: Trainer, options: Mapping[str, Any]) -> dict[str, Any
         EnvironmentUnable: an option needs a package that is not installed.
     """
     owners = option_owners(trainer)
-    _check_known(options, trainer, owners)
+    require_options(trainer, options)
     check_types(options, owners, option_classes(trainer))
     parse = partial(_parsed, trainer)
     try:
         parsed = parse(options)
     except ImportError as error:
-        said = error.args[0] if isinstance(error, PackageNotFoundError) else error
-        raise EnvironmentUnable(
-            f"the config needs a package that is not installed: {str(said).splitlines()[0]}",
-            "Install it, or leave the option out.",
-        ) from error
+        raise _lacks_package(error) from error
     except _REFUSALS as error:
         name = blamed(options, parse, error, _REFUSALS)
         what = "this config" if name is None else f"{name} {options[name]!r}"
         raise BadInput(f"TRL refuses {what}: {str(error).rstrip('.')}.") from error
     return {name: getattr(parsed[owners[name]], name) for name in options}
+
+
+def parse_file(trainer: Trainer, file: Path, arguments: Sequence[str]) -> None:
+    """Read a YAML file as ``trl <trainer> --config`` does: options, environment, rows and model.
+
+    Args:
+        trainer: which ``trl`` command.
+        file: the YAML.
+        arguments: what stands behind it on the command line.
+
+    Raises:
+        BadInput: TRL refuses it, or hands a key to a launcher that has no such option.
+        EnvironmentUnable: it needs a package that is not installed.
+    """
+    script = import_module(f"trl.scripts.{trainer.value}")
+    parser = script.make_parser()
+    parser.exit_on_error = False
+    try:
+        *_, left = parser.parse_args_and_config(
+            ["--config", str(file), *arguments], return_remaining_strings=True
+        )
+    except ImportError as error:
+        raise _lacks_package(error) from error
+    except _REFUSALS as error:
+        raise BadInput(f"TRL refuses {file.name}: {str(error).rstrip('.')}.") from error
+    names = [text.removeprefix("--") for text in left if text.startswith("--")]
+    unknown = [name for name in names if name not in LAUNCH_FIELDS]
+    if unknown:
+        raise BadInput(f"TRL takes none of {', '.join(unknown)} from {file.name}.")
+
+
+def _lacks_package(error: ImportError) -> EnvironmentUnable:
+    said = error.args[0] if isinstance(error, PackageNotFoundError) else error
+    return EnvironmentUnable(
+        f"the config needs a package that is not installed: {str(said).splitlines()[0]}",
+        "Install it, or leave the option out.",
+    )
 
 
 def _parsed(trainer: Trainer, options: Mapping[str, Any]) -> dict[str, Any]:

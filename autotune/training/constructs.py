@@ -228,10 +228,22 @@ def _trainer(
 
 
 def _kernels(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Set attention kernels aside that `autotune.knobs.needs` looks after."""
-    named = str(options.get("attn_implementation"))
-    mine = "flash_attention_2" in named or "/" in named
-    return {"attn_implementation": None} if mine else {}
+    """Set kernels aside that `autotune.knobs.needs` looks after; none is for torch's ``meta``."""
+    found: dict[str, Any] = {}
+    if _from_elsewhere(options.get("attn_implementation")):
+        found["attn_implementation"] = None
+    kwargs = options.get("model_init_kwargs") or {}
+    left = {
+        name: value
+        for name, value in kwargs.items()
+        if name not in ("use_kernels", "kernel_config")
+        and not (name == "attn_implementation" and _from_elsewhere(value))
+    }
+    return found if left == kwargs else {**found, "model_init_kwargs": left or None}
+
+
+def _from_elsewhere(attention: Any) -> bool:
+    return "flash_attention_2" in str(attention) or "/" in str(attention)
 
 
 def _checkpointing(options: Mapping[str, Any]) -> dict[str, Any]:

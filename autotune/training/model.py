@@ -90,6 +90,8 @@ def build_model(
     else:
         with torch.device(device):
             model = auto.from_config(config, dtype=dtype, **passed)
+    if kwargs.get("use_kernels"):  # as ``from_pretrained`` does last
+        model.set_use_kernels(True, kwargs.get("kernel_config"))
     # TRL reads the tokenizer from this path when none is given, and the model card names it.
     model.config._name_or_path = str(model_dir)
     return model

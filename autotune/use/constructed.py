@@ -1,4 +1,4 @@
-"""Has the installed TRL build the config a run found, once; none is left that it refuses."""
+"""Has the installed TRL read the file a run leaves, as a whole; none is left that it refuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 from autotune.core.errors import BadInput, ToolFailure
 from autotune.core.result import Result
-from autotune.emit.settings import constructed_options
+from autotune.emit.settings import settings_of
+from autotune.emit.table import EMITTERS
 from autotune.emit.write import remove_emitted
 from autotune.probe.protocol import ConstructSpec
 from autotune.probe.runner import Runner
@@ -16,7 +17,7 @@ _DEADLINE_S = 120.0
 
 
 def require_constructed(result: Result, runner: Runner, out_dir: Path) -> None:
-    """Check that TRL takes the chosen config; nothing is checked where none was chosen.
+    """Check that TRL takes the file to train from; nothing is checked where there is none.
 
     Args:
         result: a finished run's.
@@ -29,7 +30,15 @@ def require_constructed(result: Result, runner: Runner, out_dir: Path) -> None:
     """
     if result.best is None:
         return
-    spec = ConstructSpec(trainer=result.job.trainer, options=constructed_options(result))
+    # Without a GPU it trains with what its command says; tf32 is for the GPU it is meant for.
+    arguments = ["--use_cpu", "true"] if result.device.kind == "cpu" else []
+    if arguments and settings_of(result).options.get("tf32"):
+        arguments += ["--tf32", "false"]
+    spec = ConstructSpec(
+        trainer=result.job.trainer,
+        file=str((out_dir / EMITTERS["trl-yaml"].file_name).resolve()),
+        arguments=tuple(arguments),
+    )
     try:
         runner.construct(spec, deadline_s=_DEADLINE_S)
     except BadInput as refused:

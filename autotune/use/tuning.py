@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from autotune.core.candidate import Candidate
+from autotune.core.candidate import Candidate, Value
 from autotune.core.errors import EnvironmentUnable, Interrupted, ToolFailure
 from autotune.core.result import Result, TrialRecord
 from autotune.core.traced_step import TracedPeak
@@ -34,13 +33,14 @@ from autotune.spaces.enumerate import enumerate_space
 from autotune.spaces.load import space_for, space_hash
 from autotune.study.assemble import Run, assemble
 from autotune.study.budget import budget_of, budget_remark
-from autotune.study.foresight import Foresight, rates_here, trace_candidates, trace_peaks
+from autotune.study.foresight import trace_peaks
 from autotune.study.no_fit import require_fit
 from autotune.study.search import Search
 from autotune.study.single import Single, alone
 from autotune.study.storage import Store
 from autotune.study.uninterrupted import uninterrupted
 from autotune.use.constructed import require_constructed
+from autotune.use.look_ahead import LookAhead
 from autotune.use.planned import (
     Plan,
     eval_rows,
@@ -118,6 +118,13 @@ class Tuning:
         self._launcher, self._why_cold = open_measuring(self._job, self._origin, logs, self._watch)
         return Runner(self._launcher, self._out_dir)
 
+    def _searched(self, name: str) -> list[Value]:
+        """Return the choices of a knob that may be probed; none where the user fixed it."""
+        dimension = self._space.dimensions().get(name)
+        if self._repeats is not None or dimension is None or name in self._request.set_options:
+            return []
+        return [] if dimension.choices == "auto" else dimension.choices
+
     def _plan(self, runner: Runner) -> Plan:
         spec = PrepareSpec(
             job=self._job,
@@ -125,6 +132,12 @@ class Tuning:
             out_dir=str(self._out_dir.resolve() / "prepared"),
             cache_dir=str(cache_dir()),
             demo_model=self._origin.demo_model,
+            attention_kernels=tuple(
+                choice
+                for choice in self._searched("attn_implementation")
+                if isinstance(choice, str) and "/" in choice
+            ),
+            layer_kernels=True in self._searched("use_kernels"),
         )
         prepared = prepare(spec, runner, self._watch)
         self._launcher.preload(prepared.model.model_type)
@@ -176,7 +189,7 @@ class Tuning:
             notices=plan.notices,
         )
         make = (
-            partial(Search, look_ahead=partial(self._look_ahead, plan, runner))
+            partial(Search, look_ahead=LookAhead(plan, runner, self._out_dir, self._watch))
             if self._repeats is None
             else partial(Single, repeats=self._repeats)
         )
@@ -193,28 +206,6 @@ class Tuning:
             eval_rows=eval_rows(plan.prepared),
             has_weights=plan.prepared.model.has_weights,
         )
-
-    def _look_ahead(
-        self, plan: Plan, runner: Runner, candidates: Sequence[Candidate], seconds: float
-    ) -> Foresight | None:
-        """Have candidates traced; a tracer that fails costs the predictions and not the run."""
-        self._watch.stage(f"predicting {len(candidates)} candidates (steps on fake tensors)")
-        versions = plan.prepared.environment.versions
-        try:
-            rates = rates_here(plan.prepared.device, versions["torch"], cache_dir(), runner)
-            foreseen, _ = trace_candidates(
-                candidates,
-                plan.facts,
-                plan.prepared.model.model_dir,
-                runner,
-                seconds=seconds,
-                tick=self._watch.tick,
-                tell=self._watch.progress,
-            )
-        except ToolFailure as error:
-            self._watch.stage(f"no predictions: {error.message}")
-            return None
-        return Foresight(plan.facts, rates, foreseen) if foreseen else None
 
     def _go(self, runner: Runner) -> Result:
         assert self._search is not None

@@ -157,12 +157,22 @@ def test_what_is_about_to_be_written_is_built_with_the_installed_trl(
     shared: Shared, tmp_path: Path
 ) -> None:
     # BC40
-    runner = Runner(shared, tmp_path)
-    options = {"use_cpu": True, "padding_free": True, "max_length": None, "bf16": False}
-    runner.construct(ConstructSpec(trainer=Trainer.SFT, options=options), deadline_s=60.0)
-    both = ConstructSpec(trainer=Trainer.SFT, options={**options, "bf16": True, "fp16": True})
-    with pytest.raises(BadInput, match="At most one of fp16 and bf16"):
-        runner.construct(both, deadline_s=60.0)
+    runner, file = Runner(shared, tmp_path), tmp_path / "best.yaml"
+    spec = ConstructSpec(trainer=Trainer.SFT, file=str(file), arguments=("--use_cpu", "true"))
+
+    def read(text: str) -> None:
+        file.write_text(text, encoding="utf-8")
+        runner.construct(spec, deadline_s=60.0)
+
+    read("padding_free: true\nmax_length: null\nbf16: false\nnum_processes: 2\nenv: {A: 1}\n")
+    for refused, words in (
+        ("bf16: true\nfp16: true\n", "At most one of fp16 and bf16"),
+        ("datasets: [{path: json, weight: 1.0}]\n", "weight"),
+        ("env: [A]\n", "env"),
+        ("bf16: false\nfavourite_colour: blue\n", "favourite_colour"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            read(refused)
 
 
 def test_no_file_to_train_with_is_left_that_the_installed_trl_refuses(
@@ -173,7 +183,8 @@ def test_no_file_to_train_with_is_left_that_the_installed_trl_refuses(
     write_emitted(result, tmp_path)
     require_constructed(result, runner, tmp_path)
     assert (tmp_path / "best.yaml").exists()
-    options = {**result.job.options, "bf16": True, "fp16": True}
+    refused = with_job(result, options={**result.job.options, "bf16": True, "fp16": True})
+    write_emitted(refused, tmp_path)
     with pytest.raises(ToolFailure, match=r"TRL refuses the config that was found: .*fp16"):
-        require_constructed(with_job(result, options=options), runner, tmp_path)
+        require_constructed(refused, runner, tmp_path)
     assert not (tmp_path / "best.yaml").exists()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from autotune.core.command import WEIGHTS
 from autotune.core.result import read_result
 from tests.support.cli import DATA, autotune, trl
 from tests.support.models import tiny_model
@@ -37,7 +38,9 @@ def test_real_rows_are_tuned_and_the_emitted_yaml_trains(name: str, tmp_path: Pa
     assert result.trials[0].role == "baseline"
     assert result.best_trial is not None and result.best_trial.estimate is not None
     last = done.stdout.strip().splitlines()[-1]
-    assert last == f"trl sft --config {tmp_path}/run/best.yaml --use_cpu true"
+    assert last == (
+        f"trl sft --config {tmp_path}/run/best.yaml --model_name_or_path {WEIGHTS} --use_cpu true"
+    ), "the folder has a config only"
     emitted = yaml.safe_load((tmp_path / "run" / "best.yaml").read_text("utf-8"))
     assert emitted["max_length"] in (512, None) or result.best_trial.options["packing"]
     assert "use_cpu" not in emitted

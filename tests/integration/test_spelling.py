@@ -17,7 +17,7 @@ from autotune.core.job import DatasetSource, Trainer
 from autotune.core.result import Result
 from autotune.emit import EMITTERS, build_config, fields
 from autotune.knobs.former import FORMER
-from autotune.training.arguments import option_owners, parse_options
+from autotune.training.arguments import option_owners, parse_options, require_options
 from tests.support.deprecations import deprecations
 from tests.support.models import tiny_model
 from tests.support.results import cpu_result, preference_result, with_best, with_job
@@ -134,6 +134,39 @@ def test_an_option_that_is_gone_is_bad_input_with_what_takes_its_place(option: s
     for trainer in fields.TRAINERS:
         with pytest.raises(BadInput, match=f"TRL no longer has the option '{option}'; .*its place"):
             parse_options(trainer, {option: 1})
+
+
+def test_everything_unknown_is_named_in_one_answer_with_what_takes_its_place() -> None:
+    # https://github.com/huggingface/open-r1/blob/main/recipes: names of 2024 and 2025
+    recipe = {
+        "torch_dtype": "bfloat16",
+        "overwrite_output_dir": True,
+        "use_liger": True,
+        "warmup_ratio": 0.1,
+        "evaluation_strategy": "no",
+        "max_prompt_length": 512,
+        "dataset_mixture": {},
+        "packing_strategy": "ffd",
+        "callbacks": [],
+        "learning_rate": 1e-5,
+    }
+    entry = {"path": "json", "data_files": "rows.jsonl", "weight": 1.0, "config": "all"}
+    with pytest.raises(BadInput) as caught:
+        require_options(Trainer.SFT, recipe, [entry])
+    lines = caught.value.message.splitlines()
+    assert "11 keys or values" in lines[0]
+    assert len(lines) == 12
+    assert "  - use_liger: use_liger_kernel takes its place" in lines
+    assert "  - overwrite_output_dir: nothing takes its place" in lines
+    assert "  - packing_strategy: ffd: now called bfd" in lines
+    assert "  - datasets[0].weight: no key of an entry; fraction takes its place" in lines
+    assert "  - callbacks: no option of TRL" in lines
+
+
+def test_a_single_unknown_key_of_an_entry_is_one_sentence() -> None:
+    entry = {"path": "json", "data_files": "rows.jsonl", "fractoin": 1.0}
+    with pytest.raises(BadInput, match="did you mean 'fraction'"):
+        require_options(Trainer.SFT, {}, [entry])
 
 
 def test_what_takes_the_place_of_an_option_is_one() -> None:

@@ -89,7 +89,7 @@ def _answer(
     from autotune.probe.child.inspect import devices_named, inspect_environment
     from autotune.probe.child.prepare import run_prepare
     from autotune.probe.child.rates import measure_rates
-    from autotune.training.arguments import parse_options
+    from autotune.training.arguments import parse_file
 
     try:
         if isinstance(spec, TraceSpec):
@@ -99,7 +99,7 @@ def _answer(
             rates = tuple(measure_rates(d) for d in devices_named(environment, spec.rates))
             return Reply(environment=environment, rates=rates)
         if isinstance(spec, ConstructSpec):
-            parse_options(spec.trainer, spec.options)
+            parse_file(spec.trainer, Path(spec.file), spec.arguments)
             return Reply()
         return Reply(prepared=run_prepare(spec, machine))
     except Exception as error:  # noqa: BLE001  (outermost frame of the child)

@@ -43,6 +43,7 @@ def effective_values(trainer: Trainer, built: Any, parameters: dict[str, Any]) -
         "pad_to_multiple_of": built.data_collator.pad_to_multiple_of,
         "max_length": args.max_length,
         "per_device_train_batch_size": args.per_device_train_batch_size,
+        "per_device_eval_batch_size": args.per_device_eval_batch_size,
         "activation_offloading": bool(args.activation_offloading),
         "bf16": bool(args.bf16),
         "fp16": bool(args.fp16),

@@ -14,6 +14,7 @@ from autotune.core.job import Job, Trainer
 from autotune.knobs.catalog import BY_NAME
 from autotune.probe.child.capabilities import lacking_here
 from autotune.probe.child.dtype import settle_dtype
+from autotune.probe.child.hub_kernels import fetch_attention, fetch_layers
 from autotune.probe.child.inspect import choose_device, inspect_environment
 from autotune.probe.child.model_facts import model_facts
 from autotune.probe.child.resolve import check_has_end, resolve_options
@@ -105,6 +106,9 @@ def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepar
     notices: list[str] = []
     seen_alone = machine is not None and here.index is not None
     lacking = lacking_here(here.model_copy(update={"index": 0}) if seen_alone else here)
+    fetches = here.kind == "cuda" and spec.target is None and "kernels" not in lacking
+    if fetches:
+        lacking |= fetch_attention(job.options, spec.attention_kernels)
     options = resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
     if not spec.train_only:
         check_has_end(options)
@@ -112,6 +116,10 @@ def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepar
     out_dir.mkdir(parents=True, exist_ok=True)
     model, config, tokenizer = model_facts(job, options, out_dir)
     settle_dtype(options, config, notices)
+    if fetches:
+        lacking |= fetch_layers(
+            Path(model.model_dir), options, notices, searched=spec.layer_kernels
+        )
     from autotune.dataset.both_splits import prepare_job
     from autotune.dataset.trl_rows import stand_in
     from autotune.probe.child.fitting import check_fitting

@@ -51,14 +51,15 @@ def resolve_options(
         BadInput: TRL or the arithmetic of a search cannot use them.
         EnvironmentUnable: they ask for what this machine or this version cannot do.
     """
-    from autotune.training.arguments import parse_options
+    from autotune.training.arguments import parse_options, require_options
 
     never = untrainable(job.trainer, versions, on_cpu=on_cpu)
     if never is not None:
         raise EnvironmentUnable(f"{never}.", "Install trl 1.16 or newer, or measure on a GPU.")
-    _check_launch(job.options)
     options = canonical_options(job.options)
     options = {k: v for k, v in options.items() if k not in (*LAUNCH_FIELDS, *_OF_PROCESSES)}
+    require_options(job.trainer, options, job.dataset.blocks or ())
+    _check_launch(job.options)
     _check_measured(options)
     # TRL's default (bf16) is refused on a CPU unless it is told that the CPU is meant, and on a
     # GPU without bf16; precision is resolved here so that no probe fails for it.

@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from typing import TextIO
+from typing import Any, TextIO
 
 import pytest
 
-from autotune.cli.console import say, stderr, stdout
+from autotune.cli.console import say, say_error, stderr, stdout
 
 
 @pytest.fixture
@@ -51,3 +51,10 @@ def test_closed_streams_cost_nothing(closed: tuple[int, ...]) -> None:
     )  # fmt: skip
     assert (0, "") == (done.returncode, done.stderr)
     assert ("quick" in done.stdout) == (1 not in closed)
+
+
+def test_the_items_of_a_list_in_an_error_have_lines_of_their_own(capsys: Any) -> None:
+    say_error("two keys are  unknown:\n  - a: no\n option\n  - b: gone", "Remove them.")
+    assert "error: two keys are unknown:\n  - a: no option\n  - b: gone\nRemove them.\n" == (
+        capsys.readouterr().err
+    )

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from autotune.cli.answer import print_result, train_command
+from autotune.cli.answer import print_result
 from autotune.cli.live import LiveView, trials_table
 from autotune.cli.measured import MeasuringView
 from autotune.cli.row_progress import RowsView
 from autotune.cli.words import describe, pass_of, peak_of, speed_of
+from autotune.core.command import WEIGHTS, train_command
 from autotune.core.outcome import Outcome
 from autotune.emit import EMITTERS
 from autotune.report import REPORTERS, compare
@@ -108,10 +109,19 @@ def test_the_answers_last_line_is_the_command_that_trains(result: Any, width: in
     file = io.StringIO()
     print_result(result, Console(file=file, width=width, highlight=False))
     lines = file.getvalue().rstrip().splitlines()
-    assert lines[-1] == train_command(result)
+    assert lines[-1] == train_command(result, f"{result.out_dir}/best.yaml")
     assert lines[-1].startswith("trl sft --config ")
     assert ("--use_cpu true" in lines[-1]) == (result.device.kind == "cpu")
     assert any(line.startswith("best: ") for line in lines)
+
+
+def test_a_model_without_weights_leaves_their_place_open_in_the_command() -> None:
+    file = io.StringIO()
+    result = gpu_result().model_copy(update={"lacks_weights": True})
+    print_result(result, Console(file=file, width=200, highlight=False))
+    before, last = file.getvalue().rstrip().splitlines()[-2:]
+    assert "holds a config and no weights" in before
+    assert last.endswith(f"--model_name_or_path {WEIGHTS}")
 
 
 @pytest.mark.parametrize(

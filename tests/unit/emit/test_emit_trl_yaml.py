@@ -98,8 +98,106 @@ def test_facts_of_the_measuring_machine_stay_out() -> None:
 
 
 def test_a_fact_of_the_machine_stays_when_the_users_file_states_it() -> None:
-    result = with_job(gpu_result(), config_text="use_cpu: true\n", options={"use_cpu": True})
+    result = with_job(cpu_result(), config_text="use_cpu: true\n", options={"use_cpu": True})
     assert loaded(result)["use_cpu"] is True
+
+
+def test_a_config_measured_on_a_gpu_does_not_train_on_the_cpu() -> None:
+    result = with_job(gpu_result(), config_text="use_cpu: true\n", options={"use_cpu": True})
+    assert loaded(result)["use_cpu"] is False
+    assert "cuda:0 is what was measured" in rendered(result)
+
+
+def test_a_finder_of_batch_sizes_is_switched_off_with_the_reason() -> None:
+    own = {"auto_find_batch_size": True}
+    result = with_job(gpu_result(), config_text="auto_find_batch_size: true  # mine\n", options=own)
+    assert loaded(result)["auto_find_batch_size"] is False
+    assert "auto_find_batch_size: true -> false" in rendered(result)
+    assert "changes what an update learns" in rendered(result)
+
+
+@pytest.mark.parametrize(
+    ("own", "emitted"),
+    [
+        ({"mixed_precision": "fp16", "bf16": True}, {"mixed_precision": "bf16"}),
+        ({"mixed_precision": "bf16", "bf16": False}, {"mixed_precision": "no"}),
+        ({"mixed_precision": "bf16", "bf16": True}, {"mixed_precision": "bf16"}),
+        ({"dynamo_backend": "inductor", "bf16": True}, {"dynamo_backend": "no"}),
+        ({"dynamo_backend": "inductor", "torch_compile": True}, {"dynamo_backend": "inductor"}),
+    ],
+)
+def test_a_launcher_does_not_undo_what_was_measured(
+    own: dict[str, Any], emitted: dict[str, Any]
+) -> None:
+    found = loaded(with_job(gpu_result(), config_text=yaml.safe_dump(own), options=own))
+    assert emitted == {name: found[name] for name in emitted}
+
+
+def test_a_checkpoint_of_other_steps_is_remarked() -> None:
+    remark = "counts steps of the config it was saved with"
+    result = gpu_result()  # resumes from a checkpoint, and the winner packs
+    assert result.best_trial is not None
+    assert remark in rendered(result)
+    packing = ("packing", "packing_strategy")
+    plain = {k: v for k, v in result.best_trial.options.items() if k not in packing}
+    assert remark not in rendered(with_best(result, options=plain))
+
+
+def measured_with(result: Result, **effective: Any) -> Result:
+    best = result.best_trial
+    assert best is not None and best.report.measurement is not None
+    known = {**best.report.measurement.effective, **effective}
+    measurement = best.report.measurement.model_copy(update={"effective": known})
+    report = best.report.model_copy(update={"measurement": measurement})
+    return with_best(result, report=report)
+
+
+def test_what_was_measured_under_a_default_is_written_out() -> None:
+    used = {
+        "attn_implementation": "sdpa",
+        "optim": "adamw_torch_fused",
+        "dtype": "float32+bfloat16",
+    }
+    own = {"eval_strategy": "steps", "eval_steps": 10}
+    text = "eval_strategy: steps\neval_steps: 10\n"
+    result = with_job(gpu_result(), config_text=text, options=own)
+    found = loaded(measured_with(result, **used, per_device_eval_batch_size=8))
+    assert "sdpa" == found["attn_implementation"]
+    assert "float32" == found["dtype"], "the base's; adapters have their own"
+    assert found["per_device_eval_batch_size"] == 8
+    assert "per_device_eval_batch_size" not in loaded(
+        measured_with(gpu_result(), per_device_eval_batch_size=8)
+    ), "nothing is evaluated"
+
+
+def test_what_the_user_has_in_their_init_keywords_is_not_written_twice() -> None:
+    own = {"model_init_kwargs": {"dtype": "bfloat16", "attn_implementation": "eager"}}
+    text = "model_init_kwargs: {dtype: bfloat16, attn_implementation: eager}\n"
+    result = with_job(gpu_result(), config_text=text, options=own)
+    found = loaded(measured_with(result, dtype="bfloat16", attn_implementation="eager"))
+    assert not {"dtype", "attn_implementation"} & found.keys()
+
+
+def test_paging_is_given_back_where_a_cpu_had_nothing_to_page_out_of() -> None:
+    own = {"optim": "paged_adamw_8bit"}
+    result = with_job(cpu_result(), config_text="optim: paged_adamw_8bit\n", options=own)
+    best = result.best_trial
+    assert best is not None
+    result = with_best(result, options={**best.options, "optim": "adamw_8bit"})
+    assert "paged_adamw_8bit" == loaded(result)["optim"]
+
+
+def test_the_file_says_what_it_needs_of_the_runs_folder() -> None:
+    assert "needs /work/runs/tiny/dataset/train.parquet" in rendered(cpu_result())
+    own_rows = with_job(gpu_result(), dataset=DatasetSource(path="acme/rows"))
+    assert "# needs " not in rendered(own_rows)
+
+
+def test_a_folder_without_weights_is_said_in_the_file() -> None:
+    result = gpu_result().model_copy(update={"lacks_weights": True})
+    assert "holds a config and no weights" in rendered(result)
+    assert "--model_name_or_path" in rendered(result)
+    assert "no weights" not in rendered(gpu_result())
 
 
 def test_a_result_of_a_cpu_says_that_it_is_no_advice_for_a_gpu() -> None:

@@ -102,9 +102,9 @@ def test_a_block_of_nothing_but_secrets_goes_with_them(tmp_path: Path) -> None:
 
 
 def test_a_secret_inside_a_line_leaves_the_text_out(tmp_path: Path) -> None:
-    job, _ = built("env: {HF_TOKEN: planted-secret, A: b}\nseed: 3\n", tmp_path)
+    job, _ = built("env: {HF_TOKEN: planted-secret, OMP_NUM_THREADS: 2}\nseed: 3\n", tmp_path)
     assert job.config_text is None
-    assert {"A": "b"} == job.env
+    assert {"OMP_NUM_THREADS": "2"} == job.env
     assert {"seed": 3} == job.options
 
 
@@ -169,3 +169,20 @@ def test_a_folder_that_kept_its_password_goes_on_and_never_shows_it(tmp_path: Pa
     with pytest.raises(BadInput, match="was started with") as caught:
         resumed_request(Request(storage="sqlite:///x.db", resume=True), tmp_path)
     assert "planted" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["PASSPHRASE", "PIN", "DB_URL", "MY_KEY", "foo", "AUTH", "S3_SAS"])
+def test_any_variable_of_a_config_may_be_a_secret_and_is_written_nowhere(
+    name: str, tmp_path: Path
+) -> None:
+    text = f"env:\n  {name}: open sesame\n  PYTORCH_ALLOC_CONF: expandable_segments:True\n"
+    job, origin = built(text, tmp_path)
+    assert "sesame" not in job.model_dump_json()
+    assert {"PYTORCH_ALLOC_CONF": "expandable_segments:True"} == job.env
+    assert "open sesame" == origin.secret_env[name], "a probe may need it"
+    assert f"env {name}" in " ".join(origin.notices)
+
+
+def test_a_variable_known_to_be_harmless_may_still_hold_a_secret(tmp_path: Path) -> None:
+    job, _ = built("env:\n  HF_HUB_TOKEN: sesame\n  WANDB_DIR: https://a:b@host\n", tmp_path)
+    assert not job.env

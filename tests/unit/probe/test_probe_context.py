@@ -37,6 +37,7 @@ LIARS: dict[str, Callable[[], FakeNvml]] = {
     "ids of the host": lambda: normal(listed="other ids", held={1: 3 * GIB}),
     "no list": lambda: normal(listed="nobody"),
     "no permission to list": lambda: normal(listed="no"),
+    "an old driver": old_driver,
     "a desktop": lambda: normal(listed="zero", unlisted_bytes=(900 * MIB,)),
     "a slice": lambda: slice_of_a_card(16 * GIB, listed="zero"),
 }
@@ -45,7 +46,6 @@ REFUSING: dict[str, Callable[[], FakeNvml]] = {
     "versions that do not match": version_mismatch,
     "a lost card": gpu_lost,
     "no permission": not_permitted,
-    "an old driver": old_driver,
     "shared memory": unified,
 }
 

@@ -7,7 +7,7 @@ import pytest
 
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
-from autotune.study.choose import fitting, in_vain, paired_ratio, ranking, reference
+from autotune.study.choose import choice, fitting, in_vain, paired_ratio, ranking, reference
 from autotune.study.unmoved import unmoved
 from tests.support.facts import MIB, candidate_of, estimate_of, measurement_of, trial_of
 
@@ -158,3 +158,33 @@ def test_a_saver_is_judged_only_against_the_same_candidate_without_it() -> None:
     other = trial_of(1, SMALLER, seconds=5.0, peak_bytes=500 * MIB)
     on = trial_of(2, OFFLOADED, seconds=13.0, peak_bytes=600 * MIB)
     assert in_vain([other, on]) == []
+
+
+#: What else was probed, and why the user's own config is chosen.
+UNBEATEN: dict[str, tuple[list[TrialRecord], str]] = {
+    "slower": ([trial_of(1, SMALLER, seconds=20.0)], "nothing that was probed beats your own"),
+    "nothing": ([], "nothing else was probed"),
+    "too large": (
+        [
+            trial_of(1, LONGER, seconds=None, outcome=Outcome.OOM_DEVICE),
+            trial_of(2, FASTER, seconds=None, outcome=Outcome.OOM_DEVICE),
+        ],
+        "none of the 2 others that were probed fits",
+    ),
+    "failed": (
+        [
+            trial_of(1, LONGER, seconds=None, outcome=Outcome.OOM_DEVICE),
+            trial_of(2, FASTER, seconds=None, outcome=Outcome.CRASHED),
+        ],
+        "none of the 2 others that were probed could be measured",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNBEATEN)
+def test_an_own_config_that_is_kept_says_what_it_was_held_against(case: str) -> None:
+    others, words = UNBEATEN[case]
+    best, because = choice([BASELINE, *others], None, "throughput")
+    assert BASELINE == best
+    assert words in because
+    assert (case == "nothing") == ("--trials" in because), "what to do"

@@ -18,7 +18,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.outcome import Outcome
 from autotune.study.ownership import is_held
-from autotune.study.storage import IN_MEMORY, STUDY_NAME, Store, check_storage
+from autotune.study.storage import IN_MEMORY, STUDY_NAME, Pruned, Store, check_storage
 from autotune.study.told import Told
 from tests.support.facts import candidate_of, trial_of
 
@@ -241,7 +241,9 @@ def test_a_database_that_is_locked_for_a_moment_loses_nothing(made: Path, tmp_pa
 
 def test_a_candidate_that_is_predicted_not_to_fit_is_pruned_with_its_peak(tmp_path: Path) -> None:
     store = open_store(tmp_path)
-    store.pruned(PARAMS, CHOICES, "k", 30 * 2**30)
+    one = Pruned(PARAMS, "k", 30 * 2**30)
+    store.keep_pruned([one, one], CHOICES)
+    store.keep_pruned([one], CHOICES)
     (told,) = trials(store)
     assert (told.state.name, told.params) == ("PRUNED", PARAMS)
     assert told.user_attrs["predicted_peak_bytes"] == 30 * 2**30
