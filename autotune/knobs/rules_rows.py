@@ -73,20 +73,18 @@ def batch_within_the_rows(candidate: Candidate, facts: Facts) -> str | None:
     batch = int(candidate.get("per_device_train_batch_size") or 1)
     rows, what = _rows_left(candidate, facts)
     if batch > rows:
-        dropped = f"dataloader_drop_last leaves out every batch of {batch}, more than the "
-        return f"{dropped if rows else ''}{rows} {what} there are: nothing is trained"
+        dropped = ", and dataloader_drop_last leaves it out" if facts.drops_last else ""
+        return f"a batch of {batch} is more than the {rows} {what} there are{dropped}"
     return None
 
 
 def packed_rows_are_filled(candidate: Candidate, facts: Facts) -> str | None:
-    """One packed row that holds everything and is not full says nothing of its length."""
+    """A packed row longer than all rows together is one short batch, whatever it is called."""
     length, packing = candidate.get("max_length"), candidate.get("packing", "none")
-    if packing == "none" or not isinstance(length, int):
+    tokens = facts.trained_tokens
+    if packing == "none" or not isinstance(length, int) or length <= tokens:
         return None
-    if facts.trained_tokens >= length:
-        return None
-    rows, tokens = len(facts.lengths.trained), facts.trained_tokens
-    return f"all {rows} rows packed fill {tokens} of the {length} tokens of one packed row"
+    return f"all rows together have {tokens} tokens: nothing fills a packed row of {length}"
 
 
 def streams_fill_an_update(candidate: Candidate, facts: Facts) -> str | None:
@@ -108,10 +106,13 @@ def _rows_left(candidate: Candidate, facts: Facts) -> tuple[int, str]:
     """Return how many rows there are to train on, and what they are."""
     length, packing = candidate.get("max_length"), str(candidate.get("packing", "none"))
     length = length if isinstance(length, int) else None
-    what = "rows" if packing == "none" else "packed rows"
+    rows = facts.rows_left(length, packing)
+    if packing != "none":
+        return rows, "packed rows"
     if facts.lengths.drops_longer and length is not None:  # Reward leaves longer ones out
-        what = f"rows of {length} tokens or less"
-    return facts.rows_left(length, packing), what
+        return rows, f"rows of {length} tokens or less"
+    every = rows == len(facts.lengths.trained)
+    return rows, "rows" if every else f"rows with a trained token at {length} tokens"
 
 
 def _shown(length: object) -> str:
@@ -171,12 +172,12 @@ ROW_RULES = (
     packing_needs_a_length,
     length_within_positions,
     length_within_training,
-    packed_rows_are_filled,
     rows_are_prepared_by_trl,
     streams_are_not_cut_beforehand,
     streams_have_no_reference_beforehand,
     lengths_are_known_to_the_sampler,
     kto_compares_rows_of_a_batch,
     batch_within_the_rows,
+    packed_rows_are_filled,
     streams_fill_an_update,
 )

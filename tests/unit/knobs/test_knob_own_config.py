@@ -57,7 +57,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a batch that is dropped": (
         {"tokens": [20], "options": {"dataloader_drop_last": True}},
-        "every batch of 8, more than the 1 rows there are: nothing is trained",
+        "a batch of 8 is more than the 1 rows there are, and dataloader_drop_last leaves it out",
     ),
     "a packed batch that is dropped": (
         {
@@ -129,7 +129,7 @@ REMARKED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a packed row that nothing fills": (
         {"tokens": [5, 6], "options": {"packing": True, "max_length": 512}},
-        "all 2 rows packed fill 11 of the 512 tokens of one packed row",
+        "all rows together have 11 tokens: nothing fills a packed row of 512",
     ),
     "rows that are dropped": (
         {"tokens": [20] * 10, "options": {"dataloader_drop_last": True}},

@@ -76,12 +76,6 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"max_length": 1024},
         "beyond the model's 512 positions (n_ctx)",
     ),
-    "packed_rows_are_filled": (
-        {"tokens": [50] * 4},
-        {"packing": "wrapped", "max_length": 200},
-        {"packing": "wrapped", "max_length": 256},
-        "all 4 rows packed fill 200 of the 256 tokens",
-    ),
     "machine_has_it": ({}, {}, OFFLOAD, "accelerator"),
     "versions_want_it": (
         {"device": GPU, "versions": {"trl": "1.16.0"}},
@@ -225,6 +219,12 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"per_device_train_batch_size": 8},
         "more than the 6 rows",
     ),
+    "packed_rows_are_filled": (
+        {"tokens": [5, 6], "options": {"per_device_train_batch_size": 2}},
+        {"packing": "bfd", "max_length": 11, "per_device_train_batch_size": 1},
+        {"packing": "bfd", "max_length": 512, "per_device_train_batch_size": 1},
+        "11 tokens: nothing fills a packed row of 512",
+    ),
     "no_longer_than_the_reference": (
         {"options": {"max_length": 512}, "min_retention_ratio": 0.0},
         {"max_length": 512},
@@ -304,6 +304,16 @@ def test_a_micro_batch_of_packed_rows_cannot_be_more_than_there_are() -> None:
     facts = facts_of([100] * 30, options={"per_device_train_batch_size": 30})
     packed = candidate_of(packing="bfd", max_length=1000, per_device_train_batch_size=4)
     assert "3 packed rows" in judge(packed, facts).reason
+
+
+def test_rows_without_a_trained_token_fill_no_micro_batch() -> None:
+    options = {"max_length": 16, "per_device_train_batch_size": 4}
+    facts = facts_of([151, 151, 151, 9], labels=[1, 1, 1, 1], options=options)
+    two = candidate_of(max_length=16, per_device_train_batch_size=2)
+    assert (
+        "a batch of 2 is more than the 1 rows with a trained token at 16 tokens there are"
+        == judge(two, facts).reason
+    )
 
 
 def test_packing_is_held_to_the_effective_batch_too() -> None:
