@@ -42,7 +42,7 @@ from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
 from autotune.study.host_memory import host_remark
-from autotune.use.planned import facts_of, headroom_of, held_out_notice, pinned
+from autotune.use.planned import cut_notices, facts_of, headroom_of, held_out_notice, pinned
 from autotune.use.preparation import open_measuring, prepare
 from autotune.use.watcher import Watcher
 
@@ -217,6 +217,7 @@ class _Use:
             alone=self.space is None,
             notices=(
                 *self._notices(facts),
+                *cut_notices(prepared),
                 *((host,) if host else ()),
                 *assumed,
                 *held_out_notice(facts.lengths),
