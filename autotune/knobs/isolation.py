@@ -130,12 +130,23 @@ SECRET_ENV = (
 RECORDED_ENV = (
     "CUDA_VISIBLE_DEVICES",
     "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
     "MKL_NUM_THREADS",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
     "MALLOC_ARENA_MAX",
     "LD_PRELOAD",
 )
+
+#: How waiting threads of the processor wait, unless the user says so by one of these variables:
+#: asleep. By default they spin for a while, and where other work wants the core they spin on, the
+#: thread that has work waits for it: beside a load of 8 on two cores steps of the demo took 5 to 20
+#: times as long (57 to 71 s against 12; 74 to 79 against 3 to 5), and two runs of one config
+#: differed as much. {quiet}
+WAITING_ENV = {"OMP_WAIT_POLICY": "passive"}
+WAITING_NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 #: Variables every measuring process is given.
 CHILD_ENV: dict[str, str] = {

@@ -12,6 +12,7 @@ from autotune.core.device_state import DeviceState
 from autotune.core.measurement import Precompute
 from autotune.core.memory import Peaks, highest
 from autotune.probe.meters.base import Cap, Meter
+from autotune.probe.meters.heap import release_heap
 
 
 class Readings:
@@ -46,6 +47,7 @@ class Readings:
         self.memory = self.meter.read().model_copy(update={"paged_bytes": self.paged_bytes()})
         if self.on_cpu:
             self._cap.lift()
+            release_heap()
 
     def begin_state(self) -> None:
         """Forget what clocks did so far."""
