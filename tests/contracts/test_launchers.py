@@ -61,7 +61,9 @@ def act(folder):
     if name == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     elif name == "aborts":
+        # as libstdc++ prints it
         sys.stderr.write("terminate called after throwing an instance of 'std::bad_alloc'\\n")
+        sys.stderr.write("  what():  std::bad_alloc\\n")
         sys.stderr.flush()
         os.abort()
     elif name == "exits":
