@@ -120,9 +120,7 @@ def write_evidence(name: str, command: str, body: dict[str, Any], folder: Path =
     document = {
         "command": command,
         "python": sys.version.split()[0],
-        "omp_wait_policy": os.environ.get(
-            "OMP_WAIT_POLICY", "passive, as measuring processes are given"
-        ),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "what measuring processes are given"),
         "machine": f"{platform.machine()}, 2 shared cores",
         "versions": {n: version(n) for n in ("torch", "transformers", "trl", "optuna")},
         **body,
