@@ -71,7 +71,7 @@ test-oldest:
 bench-predict: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_predict.py tests/bench/bench_trace.py --timeout=3600
 
-# On one NVIDIA GPU; without one a dry run on the CPU. Needs no network once `make setup` is done.
+# On one NVIDIA GPU, ten minutes; without one a dry run on the CPU. No network once `make setup` is done.
 gpu-check: $(READY)
 	$(TEST_ENV) $(BIN)/python -m tests.gpu.check
 

@@ -9,12 +9,13 @@ from rich.console import Console
 from autotune.cli.live import trials_table
 from autotune.cli.words import accumulation_of, describe
 from autotune.core.command import train_command, weights_remark
+from autotune.core.kept_words import kept_words, lost_words
 from autotune.core.result import Result
 from autotune.core.units import show_bytes, show_duration, show_ratio
-from autotune.report.anatomy import lost_words, weights_words
+from autotune.report.anatomy import weights_words
 from autotune.report.beside import beside_words
 from autotune.report.in_effect import in_effect_words
-from autotune.study.assemble import peaks_line
+from autotune.study.assemble import most_where, peaks_line
 
 
 def print_result(result: Result, console: Console) -> None:
@@ -33,18 +34,19 @@ def print_result(result: Result, console: Console) -> None:
     assert best is not None and numbers is not None
     measured = best.report.measurement
     assert measured is not None
-    kept = f"{show_ratio(numbers.retention_ratio)} of the label tokens kept"
     once = numbers.precompute_seconds
     lines = [
         f"best: {describe(best.candidate, accumulation_of(best))}",
         f"      chosen because {result.chosen_because}",
         f"      peak {peaks_line(measured.peaks)} of {show_bytes(budget.usable_bytes)} usable "
-        f"({show_bytes(budget.total_bytes)} less {show_ratio(budget.headroom_ratio)} headroom)",
+        f"({show_bytes(budget.total_bytes)} less {show_ratio(budget.headroom_ratio)} headroom)"
+        f"{most_where(measured)}",
         f"      one pass takes about {show_duration(numbers.pass_seconds)}; "
         f"{numbers.useful_tokens_per_s:,.0f} useful tokens/s "
         f"({numbers.padded_tokens_per_s:,.0f} with padding, "
         f"{numbers.label_tokens_per_s:,.0f} trained on)",
-        f"      {kept}; {lost_words(result, best)}; "
+        f"      {kept_words(result, best)}",
+        f"      {lost_words(result, best)}; "
         f"{numbers.sequences_per_update:.2f} sequences per update",
     ]
     if held := weights_words(best):

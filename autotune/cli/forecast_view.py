@@ -115,7 +115,8 @@ def _print_split(one: Prediction, console: Console) -> None:
             bar = "█" * max(1, round(share * _BAR))
             console.print(f"  {name:<20} {bar:<{_BAR}} {share:>4.0%}  {show_bytes(size)}")
     if one.offloaded_bytes:
-        console.print(f"  kept in host memory: {show_bytes(one.offloaded_bytes)}", markup=False)
+        kept = f"  kept in host memory: {show_bytes(one.offloaded_bytes)}"
+        console.print(f"{kept} (pinned blocks are rounded up: up to twice that)", markup=False)
     total = max(1e-12, sum(one.parts_seconds.values()))
     parts = sorted(one.parts_seconds.items(), key=lambda item: -item[1])
     words = ", ".join(

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.cli.row_progress import RowsView
+from autotune.cli.rows_plan import rows_lines
 from autotune.cli.signals import how_to_stop
 from autotune.cli.words import (
     accumulation_of,
@@ -22,10 +23,9 @@ from autotune.cli.words import (
     speed_of,
 )
 from autotune.core.candidate import Candidate
-from autotune.core.lengths import Lengths
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
-from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.core.units import show_bytes, show_duration
 from autotune.study.choose import ranking
 from autotune.study.proof import CONFIRMATION_ROUNDS
 from autotune.study.refusals import is_refusal
@@ -135,30 +135,13 @@ class LiveView(RowsView):
 
 def plan_lines(plan: Plan) -> list[str]:
     """Return what a person should know before the first probe, a line each."""
-    rows, budget, device = plan.prepared.profile, plan.budget, plan.prepared.device
-    lengths = plan.facts.lengths
-    quantiles = ", ".join(f"{float(k):.0%} {v}" for k, v in rows.quantiles.items())
+    budget, device = plan.budget, plan.prepared.device
     lines = [
         f"device   {device.label} ({device.name}); budget {show_bytes(budget.total_bytes)}, "
         f"probes may use {show_bytes(budget.usable_bytes)}",
         f"model    {plan.prepared.model.name} ({plan.prepared.model.model_type})",
-        f"rows     {rows.rows_words}, layout {rows.layout}, "
-        f"{rows.tokens:,} tokens; length quantiles {quantiles} "
-        f"(longest is row {rows.longest_row + 1})",
+        *rows_lines(plan),
     ]
-    for choice in plan.space.choices.get("max_length", ()):
-        if isinstance(choice, int):
-            kept = lengths.retention_ratio(choice, plan.facts.reference_length)
-            lines.append(
-                f"         max_length {choice}: {_lost(lengths, choice)}, drops "
-                f"{show_ratio(lengths.dropped_ratio(choice))} of all tokens, keeps "
-                f"{show_ratio(kept)} of the reference's label tokens (unpacked)"
-            )
-    what = "no row longer than" if lengths.drops_longer else "rows cut at"
-    lines.append(
-        f"         reference: {what} {plan.facts.reference_length} tokens "
-        "(your max_length, else the model's positions)"
-    )
     lines.append(
         f"space    {len(plan.space.candidates)} valid candidates "
         f"({plan.space.merged} merged with an equal one); effective batch "
@@ -167,15 +150,6 @@ def plan_lines(plan: Plan) -> list[str]:
     lines += [f"skipped  {s.count} x {s.reason}" for s in plan.space.skipped[:6]]
     lines += [f"note     {n}" for n in plan.notices]
     return lines
-
-
-def _lost(lengths: Lengths, choice: int) -> str:
-    """Say how many rows a length cuts, and how many TRL leaves out because of it."""
-    gone = lengths.rows_dropped(choice)
-    parts = [] if lengths.drops_longer else [f"cuts {lengths.rows_cut(choice)}"]
-    if gone or lengths.drops_longer:
-        parts.append(f"leaves out {gone}")
-    return f"{' and '.join(parts)} of {len(lengths)} rows"
 
 
 def trials_table(trials: list[TrialRecord], width: int) -> Table:

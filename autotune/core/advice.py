@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autotune.core.cut_words import Setting, cut_words, show_lost
 from autotune.core.job import Trainer
 from autotune.core.length_report import Advice, LengthAt
-from autotune.core.length_table import Setting, length_at
 from autotune.core.lengths import Lengths
 from autotune.core.shapes import shapes_of_pass
 from autotune.core.units import show_ratio
@@ -48,14 +48,14 @@ def advise(
     chosen = enough[0]
     shorter = [row for row in table if row.max_length < chosen.max_length]
     sentences = [
-        _implied(lengths, setting, trainer),
+        _implied(lengths, setting, trainer, positions),
         _choice(chosen, shorter[-1] if shorter else None, lengths, setting, trainer, positions),
         _padding(chosen, lengths, trainer),
     ]
     return Advice(max_length=chosen.max_length, sentences=tuple(s for s in sentences if s))
 
 
-def _implied(lengths: Lengths, setting: Setting, trainer: Trainer) -> str:
+def _implied(lengths: Lengths, setting: Setting, trainer: Trainer, positions: int | None) -> str:
     cut = setting.implied
     if cut is None:
         how = "is off" if setting.given else "is not set and TRL sets none"
@@ -63,22 +63,11 @@ def _implied(lengths: Lengths, setting: Setting, trainer: Trainer) -> str:
             f"max_length {how}: no row is cut, and the longest row ({_n(lengths.longest)} tokens) "
             "decides the memory of the worst batch."
         )
-    subject = (
-        f"Your max_length of {cut}"
-        if setting.given
-        else f"max_length is not set, and TRL's default of {cut}"
+    found = cut_words(lengths, setting, trainer, positions)
+    return (
+        found
+        or f"{setting.subject} cuts nothing: the longest row has {_n(lengths.longest)} tokens."
     )
-    now = length_at(lengths, cut, trainer) if lengths.rows_cut(cut) else None
-    if now is None:
-        return f"{subject} cuts nothing: the longest row has {_n(lengths.longest)} tokens."
-    verb = "leaves out" if trainer is Trainer.REWARD else "cuts"
-    text = f"{subject} {verb} {_n(now.rows_cut)} of {_n(len(lengths))} rows and drops "
-    text += f"{_lost(now.tokens_kept_ratio)} of the tokens"
-    text += f" ({_lost(now.label_tokens_kept_ratio)} of the label tokens)"
-    if trainer is not Trainer.REWARD and now.rows_dropped:
-        rows = "row" if now.rows_dropped == 1 else "rows"
-        text += f"; TRL leaves out {_n(now.rows_dropped)} {rows} of which nothing would be trained"
-    return text + "."
 
 
 def _choice(
@@ -136,15 +125,10 @@ def _padding(chosen: LengthAt, lengths: Lengths, trainer: Trainer) -> str:
     text += f"of about {bfd.documents_per_row:.1f} documents, so lower the batch to hold the "
     text += "documents per update"
     if bfd.tokens_kept_ratio < 1.0:
-        text += f" (bfd drops {_lost(bfd.tokens_kept_ratio)} of the tokens, bfd_split drops none "
-        text += f"and makes {_n(split.rows)} rows)"
+        text += f" (bfd drops {show_lost(bfd.tokens_kept_ratio)} of all tokens; bfd_split drops "
+        text += f"none, makes {_n(split.rows)} rows and splits {_n(split.documents_split)} "
+        text += "documents, whose later pieces do not see their beginning)"
     return f"{text}. wrapped lets documents attend to one another."
-
-
-def _lost(kept_ratio: float) -> str:
-    """Say what a share kept leaves out, never rounding a loss down to nothing."""
-    lost = 1.0 - kept_ratio
-    return "less than 0.1 %" if 0 < lost < 0.0005 else show_ratio(lost)
 
 
 def _n(number: int) -> str:

@@ -50,6 +50,7 @@ ALLOWABLE = (
     "attention",
     "batch-split",
     "mixing",
+    "split",
     "longer",
     "effective-batch",
 )

@@ -21,6 +21,10 @@ class PackingAt(Frozen):
         tokens_kept_ratio: tokens that are still there, 0..1.
         documents_per_row: documents of an average packed row.
         mixes: whether documents can attend to one another in it.
+        label_tokens_kept_ratio: label tokens trained with all that comes before them in their
+            document, 0..1; None in reports of older versions.
+        documents_cut: documents that lose their end.
+        documents_split: documents that continue in another row, without their beginning.
     """
 
     strategy: str
@@ -29,6 +33,9 @@ class PackingAt(Frozen):
     tokens_kept_ratio: float
     documents_per_row: float
     mixes: bool
+    label_tokens_kept_ratio: float | None = None
+    documents_cut: int = 0
+    documents_split: int = 0
 
 
 class LengthAt(Frozen):

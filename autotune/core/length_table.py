@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from autotune.core.cut_words import Setting
 from autotune.core.job import Trainer
+from autotune.core.kept import Reference, documents, kept_labels
 from autotune.core.length_report import LengthAt, PackingAt
 from autotune.core.lengths import BoolArray, Lengths
 from autotune.core.packing import STRATEGIES, pack
@@ -25,26 +26,6 @@ MOST_LENGTHS = 9
 _SHORTEST = 64
 #: A power of two that keeps less of the label tokens is no choice for anybody.
 _LEAST_LISTED = 0.5
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What the user's config says of ``max_length``.
-
-    Args:
-        given: whether it says anything.
-        value: what it says; None switches the cut off.
-        default: what TRL takes when it says nothing; None cuts nothing.
-    """
-
-    given: bool
-    value: int | None
-    default: int | None
-
-    @property
-    def implied(self) -> int | None:
-        """The cut TRL would make; None for none."""
-        return self.value if self.given else self.default
 
 
 def sensible_lengths(
@@ -103,18 +84,24 @@ def length_at(
 
 
 def _packings(lengths: Lengths, max_length: int, shards: int) -> tuple[PackingAt, ...]:
-    documents = int((lengths.tokens > 0).sum())
+    filled = int((lengths.tokens > 0).sum())
+    whole = Reference(max(lengths.longest, 1))
     found = []
     for strategy in STRATEGIES:
         packed = pack(lengths.tokens, max_length, strategy, shards=shards)
+        counts = documents(lengths, max_length, strategy, shards=shards)
+        kept = kept_labels(lengths, max_length, strategy, whole, shards=shards)
         found.append(
             PackingAt(
                 strategy=strategy,
                 rows=len(packed),
                 fill_ratio=packed.fill_ratio,
                 tokens_kept_ratio=_share(packed.tokens_kept, packed.tokens_given),
-                documents_per_row=documents / max(len(packed), 1),
+                documents_per_row=filled / max(len(packed), 1),
                 mixes=strategy == "wrapped",
+                label_tokens_kept_ratio=kept / max(lengths.labels_kept(None), 1),
+                documents_cut=counts.cut,
+                documents_split=counts.split,
             )
         )
     return tuple(found)

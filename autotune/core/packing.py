@@ -88,8 +88,8 @@ def pack(tokens: IntArray, max_length: int, strategy: str, *, shards: int = 1) -
         if strategy == "wrapped":
             rows, counts = _wrap(block, max_length)
         else:
-            pieces = _split(block, max_length) if strategy == "bfd_split" else block
-            rows, counts = _best_fit(np.minimum(pieces[pieces > 0], max_length), max_length)
+            placed = pieces(block, max_length) if strategy == "bfd_split" else block
+            rows, counts = _best_fit(np.minimum(placed[placed > 0], max_length), max_length)
         totals.append(rows)
         sequences.append(counts)
     empty = np.zeros(0, dtype=np.int64)
@@ -99,6 +99,23 @@ def pack(tokens: IntArray, max_length: int, strategy: str, *, shards: int = 1) -
         max_length=max_length,
         tokens_given=int(tokens.sum()),
     )
+
+
+def pieces(tokens: IntArray, max_length: int) -> IntArray:
+    """Cut every row into pieces of ``max_length``, the last of them shorter, in order."""
+    tokens = tokens[tokens > 0]
+    counts = -(-tokens // max_length)
+    found = np.full(int(counts.sum()), max_length, dtype=np.int64)
+    found[np.cumsum(counts) - 1] = tokens - (counts - 1) * max_length
+    return found
+
+
+def document_starts(tokens: IntArray, shards: int = 1) -> IntArray:
+    """Return int64[n], tokens before every row in the block ``wrapped`` joins it in."""
+    before = np.cumsum(tokens) - tokens
+    for start, stop in _blocks(len(tokens), shards):
+        before[start:stop] -= before[start]
+    return before
 
 
 def _blocks(rows: int, shards: int) -> list[tuple[int, int]]:
@@ -112,15 +129,6 @@ def _blocks(rows: int, shards: int) -> list[tuple[int, int]]:
         blocks += [(at, min(at + BLOCK_ROWS, stop)) for at in range(start, stop, BLOCK_ROWS)]
         start = stop
     return blocks
-
-
-def _split(tokens: IntArray, max_length: int) -> IntArray:
-    """Cut every row into pieces of ``max_length``, the last of them shorter, in order."""
-    tokens = tokens[tokens > 0]
-    counts = -(-tokens // max_length)
-    pieces = np.full(int(counts.sum()), max_length, dtype=np.int64)
-    pieces[np.cumsum(counts) - 1] = tokens - (counts - 1) * max_length
-    return pieces
 
 
 def _best_fit(pieces: IntArray, max_length: int) -> tuple[IntArray, IntArray]:

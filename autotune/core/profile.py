@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-#: Code of the remark that TRL's own default ``max_length`` would cut rows.
-IMPLICIT_CUT = "implicit-max-length"
+#: Codes of the remark on what the config's ``max_length`` takes from the rows: TRL's own default,
+#: or the user's.
+IMPLICIT_CUT, OWN_CUT = "implicit-max-length", "own-max-length"
 
 
 class Notice(Frozen):
@@ -95,7 +96,7 @@ class DatasetProfile(Frozen):
 
     @property
     def rows_words(self) -> str:
-        """How many of the rows given are used; KTO makes two of a preference row."""
+        """How many of the rows given were read; KTO makes two of a preference row."""
         if self.rows_used > self.rows_given:
             return f"{self.rows_used:,} made of the {self.rows_given:,} given"
-        return f"{self.rows_used:,} of {self.rows_given:,} used"
+        return f"{self.rows_used:,} of {self.rows_given:,} read"

@@ -29,9 +29,11 @@ class Estimate(Frozen):
             before training (``precompute_ref_log_probs``); 0 where there is none.
         score_seconds: the objective: expected wall time for one pass over the reference tokens,
             i.e. pass_seconds and this pass's share of precompute_seconds, divided by the share of
-            reference label tokens kept.
-        retention_ratio: label tokens kept against the reference, 0..1.
-        useful_tokens_per_s: tokens that are not padding, over the whole pass.
+            the reference's label tokens kept (of those trained, with ``--allow split``).
+        retention_ratio: share of the reference's label tokens that are trained with all that comes
+            before them, 0..1 (documents of older versions: with or without it).
+        useful_tokens_per_s: tokens that are neither padding nor beyond the reference nor without
+            what comes before them, over the whole pass.
         padded_tokens_per_s: computed positions, padding included, over the whole pass.
         label_tokens_per_s: tokens trained on, over the whole pass.
         padding_ratio: share of computed positions that are padding, 0..1.
@@ -39,7 +41,14 @@ class Estimate(Frozen):
         updates_per_pass: optimizer updates in one pass.
         rows_cut: rows that lose tokens; of Reward rows, which lose none, those that are left out.
         rows_dropped: those of them that TRL leaves out, because no token to train on remains.
-        tokens_dropped_ratio: share of all tokens that are dropped, 0..1.
+        rows_split: rows that continue in another packed row, without their beginning; None in
+            documents of older versions.
+        rows_unlabelled: rows that stay and have no token to train on before they are cut or split;
+            None as above.
+        tokens_dropped_ratio: share of all tokens of the rows, uncut, that are dropped, 0..1.
+        first_use_seconds: expected wall time of what every shape of a whole run costs once (plans,
+            compilations), in no other number; 0 where that is nothing or not known.
+        shapes: different shapes of the micro-batches of one pass; None in documents without.
         spread_ratio: median absolute deviation of the timed steps around the time model,
             relative; what two equal candidates may differ by.
     """
@@ -57,13 +66,18 @@ class Estimate(Frozen):
     tokens_dropped_ratio: float
     spread_ratio: float
     precompute_seconds: float = 0.0
+    first_use_seconds: float = 0.0
+    shapes: int | None = None
     rows_dropped: int = 0
+    rows_split: int | None = None
+    rows_unlabelled: int | None = None
 
 
 #: Fields of `Estimate` in which measurements of one candidate differ.
 _TIMED = (
     "pass_seconds",
     "precompute_seconds",
+    "first_use_seconds",
     "score_seconds",
     "useful_tokens_per_s",
     "padded_tokens_per_s",

@@ -1,7 +1,7 @@
 """What prepared rows tell before any probe: stops that cost a run, and counted remarks.
 
 The checks that need the rows as given are in ``survey``, those of the tokenizer in ``tokenizer``,
-and remarks on what is not read in ``unread``.
+and remarks on what is not read in ``unread`` and ``unlearned``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from autotune.core.cut_words import Setting, cut_words
 from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
+from autotune.core.kept import SPLITTING, least_length
 from autotune.core.lengths import Lengths
-from autotune.core.profile import IMPLICIT_CUT, Notice
-from autotune.core.units import show_ratio
+from autotune.core.profile import IMPLICIT_CUT, OWN_CUT, Notice
 from autotune.dataset.scan import Column, tail_of
 
 
@@ -67,11 +68,14 @@ def check_left(lengths: Lengths, options: Mapping[str, Any], positions: int | No
         first = lengths.first_labels
         before = 0 if first is None else int(first[lengths.labels > 0].min())
         need = before + 1
-        why = f"rows are cut there, and {before} tokens come before the first one to train on"
+        cut = "split" if options.get("packing_strategy") in SPLITTING else "cut"
+        why = f"rows are {cut} there, and {before} tokens come before the first one to train on"
+    every = least_length(lengths)
+    more = f"; from {every} on every row keeps a token to train on" if every > need else ""
     whose = f"max_length is {limit}" if limit == explicit else f"the model has {limit} positions"
     raise BadInput(
         f"no row is left to train on: {whose}, {why}.",
-        f"Raise max_length to at least {need}."
+        f"Raise max_length to at least {need}{more}."
         if positions is None or need <= positions
         else f"Shorten the rows, or take a model with at least {need} positions.",
     )
@@ -181,31 +185,31 @@ def _trained_pads(lengths: Lengths) -> str:
     return " and trained on" if bool((lengths.labels == lengths.tokens).any()) else ""
 
 
-def implicit_cut(
-    lengths: Lengths, trainer: Trainer, options: Mapping[str, Any]
+def own_cut(
+    lengths: Lengths, trainer: Trainer, options: Mapping[str, Any], positions: int | None
 ) -> tuple[Notice, ...]:
-    """Return a remark when TRL's own default ``max_length`` would cut rows the user did not cut.
+    """Return a remark when the config's ``max_length``, or TRL's default, takes from the rows.
 
     Args:
         lengths: the rows, uncut.
         trainer: whose default counts.
         options: TRL options the user set.
+        positions: longest sequence the model takes in tokens, None when it has no limit.
     """
-    default = default_max_length(trainer)
-    if "max_length" in options or default is None or lengths.rows_cut(default) == 0:
-        return ()
-    cut, rows = lengths.rows_cut(default), len(lengths)
-    lost = lengths.dropped_ratio(default)
-    does = "leave out" if lengths.drops_longer else "cut"
-    return (
-        Notice(
-            code=IMPLICIT_CUT,
-            count=cut,
-            message=f"max_length is not set, and TRL's default of {default} would {does} {cut} of "
-            f"{rows} rows and drop {show_ratio(lost)} of the tokens "
-            f"(longest row: {lengths.longest} tokens).",
-        ),
+    if _skips(options):
+        return ()  # TRL neither cuts nor packs
+    strategy = options.get("packing_strategy", "bfd")  # TRL's own default
+    setting = Setting(
+        given="max_length" in options,
+        value=options.get("max_length"),
+        default=default_max_length(trainer),
+        packing=str(strategy) if options.get("packing") else "none",
     )
+    words = cut_words(lengths, setting, trainer, positions)
+    if not words:
+        return ()
+    code = OWN_CUT if setting.given else IMPLICIT_CUT
+    return (Notice(code=code, count=lengths.rows_cut(setting.implied), message=words),)
 
 
 def default_max_length(trainer: Trainer) -> int | None:
@@ -229,8 +233,7 @@ def check_skip(options: Mapping[str, Any], tokenised: bool, columns: list[str]) 
     Raises:
         BadInput: rows that are not tokenised, or masks without labels.
     """
-    kwargs = options.get("dataset_kwargs")
-    if not isinstance(kwargs, dict) or not kwargs.get("skip_prepare_dataset"):
+    if not _skips(options):
         return False
     if not tokenised:
         raise BadInput(
@@ -246,3 +249,8 @@ def check_skip(options: Mapping[str, Any], tokenised: bool, columns: list[str]) 
             "Add a labels column with -100 where nothing is trained, or leave the option out.",
         )
     return True
+
+
+def _skips(options: Mapping[str, Any]) -> bool:
+    kwargs = options.get("dataset_kwargs")
+    return isinstance(kwargs, dict) and bool(kwargs.get("skip_prepare_dataset"))

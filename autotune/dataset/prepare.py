@@ -26,7 +26,7 @@ from autotune.dataset.entry import (
 )
 from autotune.dataset.files import not_utf8
 from autotune.dataset.load import local_files
-from autotune.dataset.preflight import check_left, check_next_token, implicit_cut
+from autotune.dataset.preflight import check_left, check_next_token, own_cut
 from autotune.dataset.progress import Progress, bars_told, say_nothing
 from autotune.dataset.ratings import uneven_ratings
 from autotune.dataset.sample import Sample, sample_of
@@ -173,7 +173,7 @@ def _finish(out_dir: Path, trainer: Trainer, options: Mapping[str, Any]) -> Data
     check_left(lengths, options, profile.model_positions)
     if trainer is Trainer.SFT:
         check_next_token(lengths, options)
-    first: tuple[Notice, ...] = implicit_cut(lengths, trainer, options)
+    first: tuple[Notice, ...] = own_cut(lengths, trainer, options, profile.model_positions)
     if trainer is Trainer.KTO:
         first += uneven_ratings(*_ratings(out_dir / ROWS_DIR), options)
     converted = profile.converted_file

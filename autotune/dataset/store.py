@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 #: Raised when preparation itself changes what it writes.
-FORMAT = 6
+FORMAT = 7
 #: Most entries, and most bytes, that are kept of prepared rows and of Arrow copies, each.
 MOST_ENTRIES = 64
 MOST_BYTES = 10 * 2**30

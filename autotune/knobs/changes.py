@@ -13,9 +13,10 @@ from autotune.core.candidate import Candidate, Value
 from autotune.core.job import Trainer
 from autotune.knobs.catalog import BY_NAME, user_candidate
 from autotune.knobs.facts import Facts
+from autotune.knobs.retention import SPLIT, splits_needlessly
 from autotune.knobs.translate import canonical
 
-Change = Literal["neutral", "data", "mixing", "model"]
+Change = Literal["neutral", "data", "split", "mixing", "model"]
 
 #: By knob, groups of choices that learn the same: optimizers that compute the same update in the
 #: same precision, spellings of one loss (trl/trainer/sft_config.py).
@@ -52,8 +53,10 @@ def change_class(candidate: Candidate, facts: Facts) -> Change:
         facts: job, rows and machine; the reference rows are cut at ``facts.reference_length``.
     """
     words = words_for(candidate, facts)
+    if set(words) - {"mixing", SPLIT}:
+        return "model"
     if words:
-        return "mixing" if words == ("mixing",) else "model"
+        return "mixing" if "mixing" in words else "split"
     changes_rows = (
         _packs_differently(candidate, facts)
         or _cuts_differently(candidate, facts)
@@ -68,6 +71,8 @@ def words_for(candidate: Candidate, facts: Facts) -> tuple[str, ...]:
     Args: as `change_class`.
     """
     words = [word_for(name, choice, facts) for name, choice in candidate.knobs.items()]
+    if splits_needlessly(candidate, facts):
+        words.append(SPLIT)
     if any(_differs(name, candidate, facts) for name in _counted(facts)):
         words.append("batch-split")
     if _reference_drops_out(candidate, facts):

@@ -14,6 +14,7 @@ import numpy as np
 
 from autotune.core.environment import Device
 from autotune.core.job import Job
+from autotune.core.kept import SPLITTING, Documents, Reference, documents, kept_labels
 from autotune.core.lengths import IntArray, Lengths
 from autotune.core.packing import pack
 
@@ -37,6 +38,8 @@ class Facts:
             ``no-aux-loss`` (no loss of its own balances its experts).
         unfit_adapters: why PEFT refuses adapters on the model, by
             `autotune.knobs.adapters.adapters_key`.
+        host_free_bytes: host memory nobody holds where the device is a GPU of this machine; None
+            elsewhere.
     """
 
     job: Job
@@ -49,7 +52,11 @@ class Facts:
     lacking: Mapping[str, str] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     unfit_adapters: Mapping[str, str] = field(default_factory=dict)
+    host_free_bytes: int | None = None
     _packed_rows: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
+    _kept: dict[tuple[int | None, str], tuple[float, Documents]] = field(
+        default_factory=dict, repr=False
+    )
 
     def option(self, name: str) -> Any:
         """Return the user's value of an option, else TRL's default."""
@@ -75,6 +82,31 @@ class Facts:
         explicit = self.job.options.get("max_length")
         limits = [n for n in (explicit, self.positions) if n is not None]
         return min([longest, *limits])
+
+    @cached_property
+    def reference(self) -> Reference:
+        """What every share of tokens is a share of: rows cut at `reference_length`.
+
+        Split there where the user's config splits documents at a length of their own.
+        """
+        own = self.option("packing_strategy") if self.option("packing") else "none"
+        explicit = self.job.options.get("max_length") is not None
+        return Reference(max(self.reference_length, 1), splits=explicit and own in SPLITTING)
+
+    def kept(self, max_length: int | None, packing: str) -> tuple[float, Documents]:
+        """Return the reference's label tokens kept in context, and what becomes of documents.
+
+        Args:
+            max_length: the cut, or the length of a packed row; None for none.
+            packing: ``none`` or TRL's ``packing_strategy``.
+        """
+        key = (max_length, packing)
+        if key not in self._kept:
+            self._kept[key] = (
+                kept_labels(self.lengths, *key, self.reference, shards=self.shards),
+                documents(self.lengths, *key, shards=self.shards),
+            )
+        return self._kept[key]
 
     @property
     def effective_batch(self) -> float:

@@ -12,12 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate
+from autotune.core.kept import SPLITTING
 from autotune.core.units import show_ratio
 from autotune.knobs.changes import words_for
 from autotune.knobs.facts import Facts
+from autotune.knobs.retention import SPLIT, retention, splits_needlessly
 from autotune.knobs.rules_model import MODEL_RULES, versions_want_it
 from autotune.knobs.rules_own import OWN_RULES
-from autotune.knobs.rules_rows import ROW_RULES, batch_within_the_rows, length_within_positions
+from autotune.knobs.rules_rows import (
+    ROW_RULES,
+    batch_within_the_rows,
+    length_within_positions,
+    packed_rows_are_filled,
+)
 from autotune.knobs.translate import EFFECTIVE_BATCH_TOLERANCE, settings
 
 Rule = Callable[[Candidate, Facts], str | None]
@@ -51,18 +58,30 @@ def effective_batch_held(candidate: Candidate, facts: Facts) -> str | None:
     return None
 
 
-def enough_is_kept(candidate: Candidate, facts: Facts) -> str | None:
-    """A candidate keeps at least the wanted share of the reference label tokens.
+def documents_stay_whole(candidate: Candidate, facts: Facts) -> str | None:
+    """Documents are not split where the user's own length leaves them whole, unless allowed."""
+    if SPLIT in facts.job.allow or not splits_needlessly(candidate, facts):
+        return None
+    return (
+        f"{candidate.get('packing')} rows shorter than the documents split them, and later pieces "
+        "do not see what comes before them (--allow split accepts that)"
+    )
 
-    One that leaves the user's own length as it is cuts nothing they do not cut themselves.
+
+def enough_is_kept(candidate: Candidate, facts: Facts) -> str | None:
+    """A candidate keeps at least the wanted share of the reference's label tokens.
+
+    One that cuts at the user's own length loses nothing that they do not lose themselves, unless
+    their config goes on with what is beyond. Splitting has a rule of its own.
     """
-    if candidate.get("max_length") == facts.option("max_length"):
+    as_theirs = candidate.get("max_length") == facts.option("max_length")
+    if candidate.get("packing") in SPLITTING or (as_theirs and not facts.reference.splits):
         return None
     kept, least = retention(candidate, facts), facts.job.min_retention_ratio
     if kept < least:
         return (
-            f"max_length {candidate.get('max_length')} keeps {show_ratio(kept)} of the label "
-            f"tokens, less than the {show_ratio(least)} asked for (--min-retention)"
+            f"max_length {candidate.get('max_length')} keeps {show_ratio(kept)} of the reference's "
+            f"label tokens, less than the {show_ratio(least)} asked for (--min-retention)"
         )
     return None
 
@@ -93,6 +112,7 @@ RULES: tuple[Rule, ...] = (
     *OWN_RULES,
     versions_want_it,
     no_longer_than_the_reference,
+    documents_stay_whole,
     enough_is_kept,
     effective_batch_held,
     change_is_allowed,
@@ -102,7 +122,9 @@ RULES: tuple[Rule, ...] = (
 _FOR_CANDIDATES_ONLY = (
     length_within_positions,
     batch_within_the_rows,
+    packed_rows_are_filled,
     versions_want_it,
+    documents_stay_whole,
     enough_is_kept,
     effective_batch_held,
     change_is_allowed,
@@ -125,17 +147,3 @@ def judge(candidate: Candidate, facts: Facts, *, own: bool = False) -> Verdict:
         if reason is not None:
             return Verdict(False, rule.__name__, reason)
     return Verdict(True)
-
-
-def retention(candidate: Candidate, facts: Facts) -> float:
-    """Return the share of the reference label tokens a candidate keeps, 0..1.
-
-    ``bfd_split`` and ``wrapped`` lose nothing; the others cut rows at ``max_length``.
-    """
-    reference = facts.lengths.labels_kept(facts.reference_length)
-    if reference == 0:
-        return 1.0
-    length = candidate.get("max_length")
-    if candidate.get("packing") in ("bfd_split", "wrapped") or length is None:
-        return 1.0
-    return min(1.0, facts.lengths.labels_kept(int(length)) / reference)

@@ -54,6 +54,15 @@ def batch_within_the_rows(candidate: Candidate, facts: Facts) -> str | None:
     return None
 
 
+def packed_rows_are_filled(candidate: Candidate, facts: Facts) -> str | None:
+    """A packed row longer than all rows together is one short batch, whatever it is called."""
+    length, packing = candidate.get("max_length"), candidate.get("packing", "none")
+    tokens = int(facts.lengths.trained.tokens.sum())
+    if packing == "none" or not isinstance(length, int) or length <= tokens:
+        return None
+    return f"all rows together have {tokens} tokens: nothing fills a packed row of {length}"
+
+
 def streams_fill_an_update(candidate: Candidate, facts: Facts) -> str | None:
     """transformers begins a stream anew when it ends, and an unfinished update with it, for ever.
 
@@ -79,7 +88,8 @@ def _rows_left(candidate: Candidate, facts: Facts) -> tuple[int, str]:
         return facts.packed_rows(length, packing), "packed rows"
     if facts.job.trainer is Trainer.REWARD:  # TRL leaves longer ones out instead of cutting them
         return int((trained.tokens <= length).sum()), f"rows of {length} tokens or less"
-    return len(trained), "rows"
+    left = int(trained.kept_rows(length).sum())
+    return left, "rows" if left == len(trained) else f"rows with a trained token at {length} tokens"
 
 
 def rows_are_prepared_by_trl(candidate: Candidate, facts: Facts) -> str | None:
@@ -137,5 +147,6 @@ ROW_RULES = (
     lengths_are_known_to_the_sampler,
     kto_compares_rows_of_a_batch,
     batch_within_the_rows,
+    packed_rows_are_filled,
     streams_fill_an_update,
 )

@@ -66,8 +66,9 @@ ROWS_OF_DATA: tuple[Knob, ...] = (
         place="training",
         choices=("none", "bfd", "bfd_split", "wrapped"),
         trainers=(Trainer.SFT,),
-        help="put several rows into one: bfd drops overflow, bfd_split keeps it, wrapped mixes "
-        "documents",
+        help="put several rows into one: bfd drops overflow, bfd_split goes on with it in a piece "
+        "that does not see its beginning (--allow split below your max_length), wrapped mixes "
+        "documents (--allow mixing)",
         write=_write_packing,
         read=_read_packing,
     ),

@@ -20,7 +20,7 @@ from autotune.core.time_model import FloatArray
 from autotune.core.traced_step import TracedStep
 from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes
-from autotune.knobs.rules import retention
+from autotune.knobs.retention import earned_ratio, useful_tokens_ratio
 from autotune.knobs.translate import STEP_COUNTED, Settings, settings
 from autotune.predict.calibrate import PeakCorrection, TimeCorrection
 from autotune.predict.micro_batches import Rows, flattens, shape_of, timed_batches, worst_batch
@@ -43,8 +43,8 @@ class Pass:
         tokens: float64[m], computed positions of the different shapes.
         width: float64[m], columns of their input tensor.
         counts: float64[m], how often each comes.
-        useful_tokens: tokens of the pass that are not padding.
-        kept_ratio: reference label tokens kept, 0..1.
+        useful_tokens: tokens of the pass that earn something.
+        kept_ratio: share of the reference's label tokens that count as kept, 0..1.
     """
 
     tokens: FloatArray
@@ -153,7 +153,7 @@ def wanted(
         Wanted(
             candidate=candidate,
             settings=translated[index],
-            over=_pass(passes[index], retention(candidate, facts)),
+            over=_pass(passes[index], candidate, facts),
             memory=request(index, worst_batch(candidate, facts)),
             timed=timed[index],
         )
@@ -276,7 +276,7 @@ def _family(candidate: Candidate, translated: Settings) -> str:
     return json.dumps([kept, translated.accumulation > 1], sort_keys=True)
 
 
-def _pass(shapes: Shapes, kept_ratio: float) -> Pass:
+def _pass(shapes: Shapes, candidate: Candidate, facts: Facts) -> Pass:
     # One number per shape makes counting equal ones a plain sort.
     keys = shapes.padded_tokens * _WIDER + shapes.width
     different, counts = np.unique(keys, return_counts=True)
@@ -284,6 +284,6 @@ def _pass(shapes: Shapes, kept_ratio: float) -> Pass:
         tokens=(different // _WIDER).astype(np.float64),
         width=(different % _WIDER).astype(np.float64),
         counts=counts.astype(np.float64),
-        useful_tokens=int(shapes.useful_tokens.sum()),
-        kept_ratio=kept_ratio,
+        useful_tokens=int(shapes.useful_tokens.sum() * useful_tokens_ratio(candidate, facts)),
+        kept_ratio=earned_ratio(candidate, facts),
     )

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autotune.core.job import Trainer
 from autotune.core.memory import charged_bytes
 from autotune.core.result import Result, TrialRecord
 from autotune.core.traced_step import Component, TracedPeak
@@ -127,19 +126,6 @@ def weights_words(trial: TrialRecord) -> str:
         return f"Weights: {own}"
     other = f"{show_bytes(int(counted['reference_bytes']))} in {counted['reference_dtype']}"
     return f"Weights: policy {own}, reference model {other}"
-
-
-def lost_words(result: Result, trial: TrialRecord) -> str:
-    """Say how many rows a trial cuts or leaves out and the tokens they lose; empty unmeasured."""
-    found = trial.estimate
-    if found is None:
-        return ""
-    reward = result.job.trainer is Trainer.REWARD
-    words = f"rows {'left out' if reward else 'truncated'}: {found.rows_cut}"
-    words += f" of {result.profile.rows_used}"
-    if found.rows_dropped and not reward:
-        words += f" ({found.rows_dropped} of them left out: no token to train on remains)"
-    return f"{words}, tokens dropped: {found.tokens_dropped_ratio:.1%}"
 
 
 def precompute_words(trial: TrialRecord) -> str:

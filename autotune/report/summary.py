@@ -5,13 +5,14 @@ Computes nothing that was not measured; knows no format.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from autotune.core.kept_words import kept_words, lost_words, reference_words
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.knobs.versions import RENAMED, canonical_options, spelled
-from autotune.report.anatomy import lost_words, precompute_words, weights_words
+from autotune.report.anatomy import precompute_words, weights_words
 from autotune.report.beside import beside_words
 from autotune.report.in_effect import in_effect_words
 from autotune.report.side_by_side import what_dominates
@@ -114,6 +115,7 @@ def sentences(result: Result) -> list[str]:
     best = result.best_trial
     if best is not None:
         said = (
+            kept_words(result, best),
             lost_words(result, best),
             weights_words(best),
             precompute_words(best),
@@ -175,7 +177,12 @@ def facts(result: Result) -> list[Fact]:
             "Useful tokens per second", b.useful_tokens_per_s, o and o.useful_tokens_per_s, _rate
         ),
         _fact("Time for one pass", b.pass_seconds, o and o.pass_seconds, show_duration, less=True),
-        _fact("Label tokens kept", b.retention_ratio, o and o.retention_ratio, show_ratio),
+        _fact(
+            f"Label tokens kept, {reference_words(result.job, result.profile)}",
+            b.retention_ratio,
+            o and o.retention_ratio,
+            show_ratio,
+        ),
         _fact("Padding computed", b.padding_ratio, o and o.padding_ratio, show_ratio, less=True),
     ]
     if b.precompute_seconds or (o and o.precompute_seconds):
@@ -185,9 +192,9 @@ def facts(result: Result) -> list[Fact]:
         )
     peak, peak_before = _peak(best), _peak(other) if other else None
     if peak is not None:
-        rows.append(
-            _fact("Peak memory", peak, peak_before, lambda n: show_bytes(int(n)), less=True)
-        )
+        row = _fact("Peak memory", peak, peak_before, lambda n: show_bytes(int(n)), less=True)
+        measured = best.report.measurement
+        rows.append(replace(row, best=row.best + (measured.peak_where if measured else "")))
     return rows
 
 

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autotune.core.candidate import Candidate, Value
+from autotune.core.kept import SPLITTING
 from autotune.core.result import Skipped
 from autotune.knobs.catalog import knob
 from autotune.knobs.changes import word_for, words_for
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import Knob
 from autotune.knobs.needs import why_not
+from autotune.knobs.retention import SPLIT
 from autotune.spaces.schema import Dimension, as_written
 
 #: Shortest packed row worth trying, in tokens.
@@ -64,12 +66,17 @@ def searched_choices(
             fixed packing strategy is the only one tried.
         dropped: told of every choice that is left out.
     """
-    packs = "packing" in dimensions or own.get("packing", "none") != "none"
+    packs = {str(own.get("packing", "none"))} - {"none"}
+    if "packing" in dimensions:
+        packs |= {str(c) for c in _listed("packing", dimensions["packing"], facts, own)} - {"none"}
     found: dict[str, tuple[Value, ...]] = {}
     for name, dimension in dimensions.items():
         if name in pinned or any(n in pinned for n in knob(name).fixed_by):
             continue
-        listed = in_table_order(knob(name), _listed(name, dimension, facts, own, packs))
+        listed = in_table_order(knob(name), _listed(name, dimension, facts, own))
+        if name == "max_length" and dimension.choices == "auto" and packs:
+            lengths = _packed_lengths(facts, packs, dropped)
+            listed = in_table_order(knob(name), tuple({*listed, *lengths}))
         kept = tuple(choice for choice in listed if _is_offered(name, choice, facts, dropped))
         if _leaves_own_out(name, kept, own, facts):
             kept = (own.get(name), *kept)
@@ -133,38 +140,52 @@ def _leaves_own_out(name: str, kept: tuple[Value, ...], own: Candidate, facts: F
     return bool(words - facts.job.allow)
 
 
-def _listed(
-    name: str, dimension: Dimension, facts: Facts, own: Candidate, packs: bool
-) -> tuple[Value, ...]:
+def _listed(name: str, dimension: Dimension, facts: Facts, own: Candidate) -> tuple[Value, ...]:
     if dimension.choices != "auto":
         return tuple(dimension.choices)
     if name == "max_length":
         explicit = facts.job.options.get("max_length")
         limit = None if explicit is None else int(explicit)
-        found = facts.lengths.max_length_choices(
-            facts.positions, facts.job.min_retention_ratio, limit
+        return tuple(
+            facts.lengths.max_length_choices(facts.positions, facts.job.min_retention_ratio, limit)
         )
-        return tuple(sorted({*found, *(_packed_lengths(facts, limit) if packs else ())}))
     if name == "per_device_train_batch_size":
         return _batches(facts, own)
     known = knob(name).choices
     return known if known is not None else (own.get(name),)
 
 
-def _packed_lengths(facts: Facts, explicit: int | None) -> list[int]:
+def _packed_lengths(facts: Facts, strategies: set[str], dropped: Dropped) -> list[int]:
     """Powers of two a packed row may have: it need not be as long as the longest document.
 
     Bounded by the model's positions, by what the user allows, by four times the longest row, and
-    by the effective batch: a row may not hold more documents than one update should see.
+    by the effective batch: a row may not hold more documents than one update should see. Where
+    rows so short would cut more than may be lost, splitting is left, which needs a word.
     """
-    limits = [n for n in (facts.positions, explicit) if n is not None]
+    explicit = facts.job.options.get("max_length")
+    limits = [int(n) for n in (facts.positions, explicit) if n is not None]
     top = min([4 * facts.lengths.longest, *limits])
     lengths = [2**i for i in range(_SHORTEST_PACKED.bit_length() - 1, top.bit_length())]
-    return [
+    found = [
         n
         for n in lengths
         if n <= top and facts.sequences_per_row(n, "bfd_split") <= 1.1 * facts.effective_batch
     ]
+    if SPLIT in facts.job.allow:
+        return found
+    least = facts.job.min_retention_ratio * facts.reference.labels(facts.lengths)
+    enough = [n for n in found if facts.kept(n, "bfd")[0] >= least]
+    for strategy in SPLITTING:
+        if strategy in strategies and not _unallowed(strategy, facts):
+            named = f"packing {strategy} at max_length"
+            refused = [(named, n) for n in found if n not in enough]
+            if refused:
+                dropped.by_word.setdefault(SPLIT, []).extend(refused)
+    return enough
+
+
+def _unallowed(strategy: str, facts: Facts) -> bool:
+    return bool({word_for("packing", strategy, facts)} - {""} - facts.job.allow)
 
 
 def _batches(facts: Facts, own: Candidate) -> tuple[Value, ...]:

@@ -227,7 +227,7 @@ class Foresight:
         self._predict()
 
     def _learn_times(self, one: Foreseen, expected: Timed, measured: Measurement) -> None:
-        steps = measured.timed_steps
+        steps = measured.steady_steps
         if steps:
             times = micro_times(
                 one,

@@ -7,13 +7,14 @@ import math
 import numpy as np
 
 from autotune.core.candidate import Candidate
+from autotune.core.kept import SPLITTING
 from autotune.core.measurement import Measurement
 from autotune.core.result import Estimate
 from autotune.core.shapes import Shapes
-from autotune.core.time_model import fit
+from autotune.core.time_model import TimeModel, fit
 from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes
-from autotune.knobs.rules import retention
+from autotune.knobs.retention import documents_of, earned_ratio, retention, useful_tokens_ratio
 from autotune.knobs.translate import Settings
 
 
@@ -31,8 +32,8 @@ def estimate(
         measurement: its timed steps.
         facts: job, rows and machine.
     """
-    steps = measurement.timed_steps
-    if not steps:
+    steps = measurement.steady_steps
+    if not steps or not measurement.optimizer_seconds:
         return None
     shapes = pass_shapes(candidate, settings, facts)
     model = fit(
@@ -45,32 +46,54 @@ def estimate(
         shapes.padded_tokens.astype(np.float64), shapes.width.astype(np.float64)
     ).sum()
     seconds = float(micro) + updates * float(np.median(measurement.optimizer_seconds))
-    kept = retention(candidate, facts)
+    earned = earned_ratio(candidate, facts)
+    different = len(set(zip(shapes.tensor_rows.tolist(), shapes.width.tolist(), strict=True)))
     once = precompute_seconds(measurement, shapes)
     each = seconds + once / passes(settings, facts, updates)
-    useful, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
-    labels = kept * facts.lengths.trained.labels_kept(facts.reference_length)
+    trained, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
+    labels = earned * facts.reference.labels(facts.lengths.trained)
     total = int(facts.lengths.trained.both_sides(None).sum())
-    dropped = 1.0 - useful / total if total else 0.0
+    dropped = 1.0 - trained / total if total else 0.0
+    documents = documents_of(candidate, facts)
     length = candidate.get("max_length")
-    packing = candidate.get("packing", "none")
-    cut = None if packing in ("bfd_split", "wrapped") or length is None else int(length)
+    splits = candidate.get("packing") in SPLITTING
     return Estimate(
         pass_seconds=seconds,
-        score_seconds=each / max(kept, 1e-9),
-        retention_ratio=kept,
-        useful_tokens_per_s=useful / seconds,
+        score_seconds=each / max(earned, 1e-9),
+        retention_ratio=retention(candidate, facts),
+        useful_tokens_per_s=trained * useful_tokens_ratio(candidate, facts) / seconds,
         padded_tokens_per_s=padded / seconds,
         label_tokens_per_s=labels / seconds,
         padding_ratio=shapes.padding_ratio,
         sequences_per_update=settings.sequences_per_update,
         updates_per_pass=updates,
-        rows_cut=facts.lengths.rows_cut(cut),
-        rows_dropped=facts.lengths.rows_dropped(cut) if packing == "none" else 0,
+        rows_cut=facts.lengths.rows_cut(None if splits or length is None else int(length)),
+        rows_dropped=documents.left_out,
+        rows_split=documents.split,
+        rows_unlabelled=documents.unlabelled,
         tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
         spread_ratio=model.spread_ratio,
         precompute_seconds=once,
+        first_use_seconds=different * first_use_seconds(measurement, model),
+        shapes=different,
     )
+
+
+def first_use_seconds(measurement: Measurement, model: TimeModel) -> float:
+    """Return how much longer a first use of a shape takes than later ones, the median.
+
+    Args:
+        measurement: its first uses are compared with what the model says of their shapes.
+        model: fitted to its steady steps.
+    """
+    firsts = [s for s in (*measurement.warmup_steps, *measurement.timed_steps) if s.first_use]
+    if not firsts:
+        return 0.0
+    later = model.seconds(
+        np.asarray([s.padded_tokens for s in firsts], dtype=np.float64),
+        np.asarray([s.width for s in firsts], dtype=np.float64),
+    )
+    return max(0.0, float(np.median([s.seconds for s in firsts] - later)))
 
 
 def precompute_seconds(measurement: Measurement, shapes: Shapes) -> float:

@@ -18,6 +18,7 @@ from autotune.knobs.catalog import user_candidate
 from autotune.knobs.translate import canonical
 from autotune.study.choose import may_recover
 from autotune.study.foresight import Foresight
+from autotune.study.host_memory import beyond_host, skipped_for_host
 from autotune.study.idle import same_in_effect
 from autotune.study.limits import fastest_late, has_more_time, is_late, slower_than_late
 from autotune.study.proof import Proving
@@ -56,7 +57,9 @@ class Search(Proving):
             self.probe(own, "baseline")
         self._foresee(own)
         if not self._fits(own):
-            least = smallest(self.space.candidates, self.predictions())
+            beyond = {p.candidate.key for p in self._beyond_host()}
+            expected = [p for p in self.predictions() if p.candidate.key not in beyond]
+            least = smallest(self.space.candidates, expected)
             if least is not None and least.key not in self._visited():
                 self.probe(least, "search")
             if least is not None and self._does_not_fit(least) and self._does_not_fit(own):
@@ -64,7 +67,8 @@ class Search(Proving):
         if self.foresight is None:
             queue += first_candidates(self.space.candidates, own, self.facts)
         while self._may_go_on():
-            done = self._visited() | set(self.gated()) | {p.candidate.key for p in self._slower()}
+            passed_over = (*self._slower(), *self._beyond_host())
+            done = self._visited() | set(self.gated()) | {p.candidate.key for p in passed_over}
             queue = [c for c in (*self._disturbed(), *queue) if c.key not in done]
             candidate = queue.pop(0) if queue else self._next(done)
             if candidate is None:
@@ -92,7 +96,15 @@ class Search(Proving):
             assert late is not None
             what = f"predicted to be slower than probe {late.number}"
             found.append(Skipped(what=what, reason=late.report.ending.reason, count=len(slower)))
+        if beyond := self._beyond_host():
+            found.append(skipped_for_host(beyond, self.facts.host_free_bytes or 0))
         return found
+
+    def _beyond_host(self) -> list[Prediction]:
+        """Return what is not probed: it would pin more host memory than is free."""
+        visited = self._visited()
+        beyond = beyond_host(self.predictions(), self.facts.host_free_bytes)
+        return [p for p in beyond if p.candidate.key not in visited]
 
     def _slower(self) -> list[Prediction]:
         """Return what is not probed: predicted slower than a probe that did not end in time.

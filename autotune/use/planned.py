@@ -14,7 +14,7 @@ from autotune.core.environment import Device
 from autotune.core.errors import BadInput
 from autotune.core.job import Budget, Job
 from autotune.core.lengths import Lengths
-from autotune.core.profile import IMPLICIT_CUT
+from autotune.core.profile import IMPLICIT_CUT, OWN_CUT
 from autotune.core.units import parse_duration, parse_ratio, show_duration
 from autotune.dataset.both_splits import held_out_rows
 from autotune.intake.job import Origin
@@ -76,7 +76,14 @@ def facts_of(job: Job, prepared: Prepared, prepared_dir: Path) -> Facts:
         lacking=prepared.lacking,
         traits=prepared.model.traits,
         unfit_adapters=prepared.unfit_adapters,
+        host_free_bytes=_host_free_bytes(prepared),
     )
+
+
+def _host_free_bytes(prepared: Prepared) -> int | None:
+    """Return the free host memory beside a GPU that is here; one predicted for has another host."""
+    *gpus, host = prepared.environment.devices
+    return host.free_bytes if prepared.device in gpus else None
 
 
 def pinned(request: Request, facts: Facts) -> dict[str, Any]:
@@ -183,9 +190,9 @@ def notices_of(
 ) -> tuple[str, ...]:
     rows, test = prepared.profile, prepared.eval_profile
     converted = () if rows.conversion is None else (f"Rows: {rows.conversion}.",)
-    # what TRL's own default would silently cut is the first thing to know
-    first = tuple(n.message for n in rows.notices if n.code == IMPLICIT_CUT)
-    counted = tuple(n.message for n in rows.notices if n.code != IMPLICIT_CUT)
+    # what the config's own length silently takes is the first thing to know
+    first = tuple(n.message for n in rows.notices if n.code in (IMPLICIT_CUT, OWN_CUT))
+    counted = tuple(n.message for n in rows.notices if n.code not in (IMPLICIT_CUT, OWN_CUT))
     if test is not None and test.rows_dir != rows.rows_dir:
         remarks = (n.message for n in test.notices if n.code != IMPLICIT_CUT)
         counted += tuple(f"Evaluation rows: {remark}" for remark in remarks)

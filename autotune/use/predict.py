@@ -41,6 +41,7 @@ from autotune.spaces.load import space_for
 from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
+from autotune.study.host_memory import host_remark
 from autotune.use.planned import facts_of, headroom_of, held_out_notice, pinned
 from autotune.use.preparation import open_measuring, prepare
 from autotune.use.watcher import Watcher
@@ -203,6 +204,7 @@ class _Use:
             tell=self.watch.progress,
         )
         foresight = Foresight(facts, rates, foreseen)
+        host = host_remark(foresight.of(own), facts.host_free_bytes)
         return Forecast(
             trainer=self.job.trainer.value,
             model=self.request.model or self.job.model,
@@ -215,6 +217,7 @@ class _Use:
             alone=self.space is None,
             notices=(
                 *self._notices(facts),
+                *((host,) if host else ()),
                 *assumed,
                 *held_out_notice(facts.lengths),
                 *self.origin.notices,

@@ -12,18 +12,13 @@ from pathlib import Path
 
 from autotune.core.about import __version__
 from autotune.core.advice import advise
+from autotune.core.cut_words import Setting
 from autotune.core.errors import BadInput
 from autotune.core.job import Job
 from autotune.core.length_report import LengthReport
-from autotune.core.length_table import (
-    Setting,
-    histogram_of,
-    length_at,
-    marked,
-    sensible_lengths,
-)
+from autotune.core.length_table import histogram_of, length_at, marked, sensible_lengths
 from autotune.core.lengths import Lengths
-from autotune.core.profile import IMPLICIT_CUT
+from autotune.core.profile import IMPLICIT_CUT, OWN_CUT
 from autotune.intake.cache import cache_dir, home_cache_refused
 from autotune.intake.job import Origin, build_job
 from autotune.intake.request import Request
@@ -89,6 +84,7 @@ def report_of(
         given="max_length" in options,
         value=options.get("max_length"),
         default=_default_of(prepared),
+        packing=_packing_of(prepared),
     )
     shards = int(options.get("dataset_num_proc") or 1)
     wanted = sensible_lengths(lengths, setting, positions, job.min_retention_ratio)
@@ -121,6 +117,11 @@ def _default_of(prepared: Prepared) -> int | None:
     return default if isinstance(default, int) else None
 
 
+def _packing_of(prepared: Prepared) -> str:
+    given = {**prepared.defaults, **prepared.options}
+    return str(given.get("packing_strategy")) if given.get("packing") else "none"
+
+
 def _prepare(
     job: Job, origin: Origin, home: Path, sample_rows: int | None, watch: Watcher
 ) -> Prepared:
@@ -151,7 +152,7 @@ def _notices(origin: Origin, prepared: Prepared) -> tuple[str, ...]:
         found.append("These are the embedded demo rows; name yours with --dataset.")
     if rows.conversion is not None:
         found.append(f"Rows: {rows.conversion}.")
-    # what TRL's default does is said by the advice, first and with more numbers
-    silent = {IMPLICIT_CUT, *(("beyond-positions",) if origin.demo_model else ())}
+    # what the config's own length does is said by the advice, first
+    silent = {IMPLICIT_CUT, OWN_CUT, *(("beyond-positions",) if origin.demo_model else ())}
     found += [n.message for n in rows.notices if n.code not in silent]
     return tuple(found)

@@ -19,6 +19,8 @@ POLICIES: Mapping[str, str] = {
     "where only the attention has adapters none arrives, which is tried",
     "float16_is_scaled": "training goes on, and gradients that are too small for float16 vanish",
     "no_longer_than_the_reference": "the user's own limit",
+    "documents_stay_whole": "what the user agreed to (--allow split)",
+    "packed_rows_are_filled": "TRL trains the one short row, and calls it a packed one",
     "enough_is_kept": "the user's own limit (--min-retention)",
     "effective_batch_held": "the user's own batch",
     "change_is_allowed": "what the user agreed to (--allow)",

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from autotune.core.advice import advise
+from autotune.core.cut_words import Setting
 from autotune.core.job import Trainer
 from autotune.core.length_report import LengthReport
-from autotune.core.length_table import Setting, histogram_of, length_at, marked, sensible_lengths
+from autotune.core.length_table import histogram_of, length_at, marked, sensible_lengths
 from autotune.core.profile import LengthHistogram
 from tests.support.facts import lengths_of
 from tests.support.results import profile

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from autotune.core.advice import advise
+from autotune.core.cut_words import Setting
 from autotune.core.job import Trainer
 from autotune.core.length_report import Advice
 from autotune.core.length_table import (
     MOST_LENGTHS,
-    Setting,
     histogram_of,
     length_at,
     marked,
@@ -52,7 +52,7 @@ def test_what_trls_default_does_is_said_first() -> None:
     found = advice(plain(*[1500] * 10))
     assert (
         "max_length is not set, and TRL's default of 1024 cuts 10 of 10 rows and drops 31.7 % of "
-        "the tokens (31.7 % of the label tokens)." == found.sentences[0]
+        "all tokens, 31.7 % of the label tokens (the longest row has 1,500)." == found.sentences[0]
     )
     assert 1536 == found.max_length
     assert (
@@ -96,7 +96,10 @@ def test_nothing_longer_than_the_model_takes_is_advised() -> None:
 def test_rows_a_cut_leaves_nothing_of_are_counted() -> None:
     lengths = completions((1200, 100), (10, 100), (10, 100))
     found = advice(lengths)
-    assert "TRL leaves out 1 row of which nothing would be trained." in found.sentences[0]
+    assert (
+        "1 of 3 rows have no trained token at max_length 1024 (TRL leaves them out); 1201 would "
+        "keep one in every row."
+    ) in found.sentences[0]
     at = length_at(lengths, 1024, Trainer.SFT)
     assert (1, 1) == (at.rows_cut, at.rows_dropped)
     assert 220 / (1300 + 220) == at.tokens_kept_ratio

@@ -13,7 +13,7 @@ from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
 from autotune.dataset.preflight import check_left, check_next_token
 from autotune.dataset.scan import Column, Seen
-from autotune.dataset.unread import unread_label, unread_mask, unread_system
+from autotune.dataset.unread import unread_label, unread_mask
 
 
 def pairs(prompts: list[int], answers: int = 10, **more: Any) -> Lengths:
@@ -109,12 +109,6 @@ def test_ratings_that_sft_does_not_read_are_remarked() -> None:
     assert () == unread_label(Trainer.SFT, rated("number")), "a class, a length: anything"
     assert () == unread_label(Trainer.KTO, rated("flag"))
     assert () == unread_label(Trainer.SFT, {})
-
-
-def test_system_texts_that_no_prompt_takes_in_are_remarked() -> None:
-    (notice,) = unread_system(["system", "other"])
-    assert "column 'system' is not read" in notice.message
-    assert () == unread_system(["other"])
 
 
 def test_a_prompt_mask_that_trl_drops_is_remarked() -> None:

@@ -10,9 +10,16 @@ import pytest
 from autotune.core.candidate import Candidate
 from autotune.core.job import ALLOWABLE, Trainer
 from autotune.knobs.catalog import BY_NAME, user_candidate
+from autotune.knobs.changes import change_class, words_for
 from autotune.knobs.facts import Facts
 from autotune.knobs.needs import EVALUATED_4BIT, why_not
-from autotune.knobs.rules import RULES, judge, retention
+from autotune.knobs.retention import (
+    documents_of,
+    earned_ratio,
+    retention,
+    useful_tokens_ratio,
+)
+from autotune.knobs.rules import RULES, judge
 from autotune.knobs.translate import canonical
 from autotune.probe.child.dtype import settle_dtype
 from tests.support.facts import GPU, candidate_of, facts_of
@@ -195,11 +202,23 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"per_device_train_batch_size": 8},
         "more than the 6 rows",
     ),
+    "packed_rows_are_filled": (
+        {"tokens": [5, 6], "options": {"per_device_train_batch_size": 2}},
+        {"packing": "bfd", "max_length": 11, "per_device_train_batch_size": 1},
+        {"packing": "bfd", "max_length": 512, "per_device_train_batch_size": 1},
+        "11 tokens: nothing fills a packed row of 512",
+    ),
     "no_longer_than_the_reference": (
         {"options": {"max_length": 512}, "min_retention_ratio": 0.0},
         {"max_length": 512},
         {"max_length": 640},
         "--allow longer",
+    ),
+    "documents_stay_whole": (
+        {"allow": frozenset({"effective-batch"})},
+        {"max_length": 1024, "packing": "bfd_split"},
+        {"max_length": 256, "packing": "bfd_split"},
+        "--allow split",
     ),
     "enough_is_kept": ({}, {"max_length": 896}, {"max_length": 128}, "--min-retention"),
     "effective_batch_held": (
@@ -270,6 +289,16 @@ def test_a_micro_batch_of_packed_rows_cannot_be_more_than_there_are() -> None:
     assert "3 packed rows" in judge(packed, facts).reason
 
 
+def test_rows_without_a_trained_token_fill_no_micro_batch() -> None:
+    options = {"max_length": 16, "per_device_train_batch_size": 4}
+    facts = facts_of([151, 151, 151, 9], labels=[1, 1, 1, 1], options=options)
+    two = candidate_of(max_length=16, per_device_train_batch_size=2)
+    assert (
+        "a batch of 2 is more than the 1 rows with a trained token at 16 tokens there are"
+        == judge(two, facts).reason
+    )
+
+
 def test_packing_is_held_to_the_effective_batch_too() -> None:
     # About five documents of 100 tokens share a row of 512: one row is an update of five.
     facts = facts_of([100] * 200, options={"per_device_train_batch_size": 5})
@@ -281,7 +310,7 @@ def test_packing_is_held_to_the_effective_batch_too() -> None:
 
 def test_what_the_user_allows_is_not_held_against_a_candidate() -> None:
     options = {"per_device_train_batch_size": 10, "max_length": 512}
-    allowed = frozenset({"effective-batch", "longer", "mixing"})
+    allowed = frozenset({"effective-batch", "longer", "mixing", "split"})
     facts = facts_of(options=options, allow=allowed, min_retention_ratio=0.0)
     for knobs in (
         {"per_device_train_batch_size": 4, "max_length": 512},
@@ -306,11 +335,65 @@ def test_advice_to_allow_something_names_only_what_can_be_allowed() -> None:
     assert {*words} <= {*ALLOWABLE}
 
 
-def test_splitting_loses_nothing_and_cutting_loses_what_lies_beyond() -> None:
+def test_a_label_is_kept_only_with_what_comes_before_it() -> None:
     facts = facts_of([100, 300])
-    assert retention(candidate_of(packing="bfd_split", max_length=100), facts) == 1.0
+    assert retention(candidate_of(packing="bfd_split", max_length=100), facts) == 0.5
     assert retention(candidate_of(packing="bfd", max_length=100), facts) == 0.5
+    assert retention(candidate_of(packing="bfd_split", max_length=300), facts) == 1.0
     assert retention(Candidate(knobs={"max_length": None}), facts) == 1.0
+
+
+def test_splitting_below_the_users_own_length_needs_a_word_however_much_is_kept() -> None:
+    options = {"max_length": 500, "per_device_train_batch_size": 1}
+    given: dict[str, Any] = {"options": options, "allow": frozenset({"effective-batch"})}
+    rows = [*[100] * 400, 500]
+    split = candidate_of(packing="bfd_split", max_length=400, per_device_train_batch_size=1)
+    reason = judge(split, facts_of(rows, **given)).reason
+    assert "later pieces do not see what comes before them (--allow split accepts that)" in reason
+    given["options"] = {"per_device_train_batch_size": 1}
+    assert judge(split, facts_of(rows, **given)).valid  # 99.75 % keep theirs, and 99 % is asked
+    given["min_retention_ratio"] = 0.999
+    assert "documents_stay_whole" == judge(split, facts_of(rows, **given)).rule
+
+
+def test_pieces_as_long_as_the_users_own_length_need_no_word() -> None:
+    options = {"max_length": 200, "per_device_train_batch_size": 1}
+    facts = facts_of([300] * 40, options=options, allow=frozenset({"effective-batch"}))
+    split = candidate_of(packing="bfd_split", max_length=200, per_device_train_batch_size=1)
+    assert judge(split, facts).valid
+    assert (1.0, 40) == (retention(split, facts), documents_of(split, facts).split)
+    # a third of what is trained is no part of the reference and earns nothing
+    assert useful_tokens_ratio(split, facts) == pytest.approx(2 / 3)
+
+
+def test_the_users_own_splitting_is_the_reference() -> None:
+    own = {"packing": True, "packing_strategy": "bfd_split", "max_length": 200}
+    facts = facts_of([300] * 40, options={**own, "per_device_train_batch_size": 1})
+    assert 1.0 == retention(user_candidate(facts), facts)
+    assert () == words_for(canonical(user_candidate(facts), facts), facts)
+    cut = candidate_of(packing="bfd", max_length=200, per_device_train_batch_size=1)
+    assert retention(cut, facts) == pytest.approx(2 / 3)
+    assert "enough_is_kept" == judge(cut, facts).rule
+    shorter = candidate_of(packing="bfd_split", max_length=100, per_device_train_batch_size=1)
+    # labels 0 to 99 and 200 to 299 of every row begin a piece of both
+    assert retention(shorter, facts) == pytest.approx(2 / 3)
+    assert "documents_stay_whole" == judge(shorter, facts).rule
+
+
+def test_what_is_split_with_the_users_word_counts_towards_the_objective() -> None:
+    split = candidate_of(packing="bfd_split", max_length=100)
+    for allow, earned in ((frozenset(), 0.5), (frozenset({"split"}), 1.0)):
+        facts = facts_of([100, 300], allow=allow)
+        assert (0.5, earned) == (retention(split, facts), earned_ratio(split, facts))
+        assert "split" == change_class(split, facts)
+
+
+def test_joined_rows_need_the_word_for_mixing_and_below_the_own_length_that_for_splitting() -> None:
+    facts = facts_of([300] * 40, options={"max_length": 300})
+    for length, words in ((300, ("mixing",)), (200, ("mixing", "split"))):
+        wrapped = candidate_of(packing="wrapped", max_length=length)
+        assert words == words_for(wrapped, facts)
+        assert "mixing" == change_class(wrapped, facts)
 
 
 def test_retention_counts_trained_tokens_not_prompts() -> None:

@@ -14,6 +14,7 @@ from autotune.knobs.catalog import user_candidate
 from autotune.knobs.changes import words_for
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import OFFLINE
+from autotune.knobs.retention import retention
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
 from autotune.spaces.enumerate import (
@@ -56,7 +57,7 @@ def test_what_is_left_out_is_counted_with_its_reason() -> None:
     found = enumerate_space(SFT, facts_of(), {})
     reasons = " ".join(s.reason for s in found.skipped)
     assert "accelerator" in reasons
-    assert "--min-retention" in reasons
+    assert "packing bfd_split at max_length 128, 256, 512: only with --allow split" in reasons
     assert all(s.count > 0 for s in found.skipped)
     assert found.merged > 0
 
@@ -239,8 +240,8 @@ def test_what_needs_a_word_of_allow_is_opened_by_it() -> None:
     closed = enumerate_space(SFT, facts_of(), {})
     assert {"none"} == values(closed, "peft")
     assert (
-        "Not tried without --allow optimizer,dtype,quantization,peft: optim adamw_8bit; "
-        "dtype bfloat16; quantization 4bit; peft lora."
+        "Not tried without --allow split,optimizer,dtype,quantization,peft: packing bfd_split at "
+        "max_length 128, 256, 512; optim adamw_8bit; dtype bfloat16; quantization 4bit; peft lora."
     ) in closed.notices
     assert any(line.reason.endswith("only with --allow peft") for line in closed.skipped)
     opened = enumerate_space(SFT, facts_of(allow=frozenset({"peft", "quantization"})), {})
@@ -248,6 +249,19 @@ def test_what_needs_a_word_of_allow_is_opened_by_it() -> None:
     assert all(
         c.get("peft") == "lora" for c in opened.candidates if c.get("quantization") == "4bit"
     )
+
+
+def test_documents_are_only_split_below_the_users_length_with_their_word() -> None:
+    # https://github.com/huggingface/trl/issues/6668 and its kind: what a label sees is learned too
+    for own in ({"max_length": 600}, {}):
+        closed = enumerate_space(SFT, facts_of(options=own), {})
+        split = [c for c in closed.candidates if c.get("packing") == "bfd_split"]
+        assert all(retention(c, facts_of(options=own)) >= 0.99 for c in split)
+    opened = enumerate_space(SFT, facts_of(allow=frozenset({"split"})), {})
+    assert {128, 256} <= {
+        c.get("max_length") for c in opened.candidates if c.get("packing") == "bfd_split"
+    }
+    assert not any("split" in notice for notice in opened.notices)
 
 
 def test_a_knob_whose_options_are_pinned_is_not_searched() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from autotune.core.outcome import Outcome
 from autotune.core.prediction import Fit
 from autotune.core.traced_step import TracedStep
 from autotune.knobs.catalog import user_candidate
+from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical
 from autotune.predict.request import TraceRequest
+from autotune.spaces.schema import Space
 from autotune.study.foresight import Foresight, trace_candidates
+from autotune.study.host_memory import host_remark
 from autotune.study.limits import Limits
 from autotune.study.search import Search
 from autotune.study.storage import IN_MEMORY
@@ -22,7 +26,7 @@ from autotune.study.strategy import tracing_seconds
 from autotune.study.traces import Traces, read_traces, write_traces
 from autotune.testing.fake_machine import FakeMachine
 from tests.support.facts import GIB, GPU, MIB, facts_of
-from tests.support.search import search_of
+from tests.support.search import SMALL_SPACE, search_of, space_of
 from tests.support.work import FakeTracing, rates_of, shape_of_request, work
 
 FACTS = facts_of(device=GPU)
@@ -44,9 +48,13 @@ def traced(request: TraceRequest) -> TracedStep:
         "weights": int(0.9 * held),
         "activations": int(0.9 * tokens * MACHINE.token_bytes * factors.memory),
     }
+    offloads = bool(options.get("activation_offloading"))
+    hosted = split["activations"] // 2 if offloads else 0
+    split["activations"] -= hosted
     seconds = 0.9 * (MACHINE.step_s + tokens * MACHINE.token_s * factors.time)
     return TracedStep(
         peak_bytes=sum(split.values()),
+        offloaded_bytes=hosted,
         phase="backward",
         split=split,  # type: ignore[arg-type]
         held_bytes=split["weights"],
@@ -65,10 +73,13 @@ def predicted_search(
     trials: int = 8,
     storage: str | None = IN_MEMORY,
     started: int = 0,
+    facts: Facts = FACTS,
+    space: Space = SMALL_SPACE,
 ) -> Search:
     search = search_of(
         folder,
-        FACTS,
+        facts,
+        space=space,
         machine=MACHINE,
         memory_bytes=memory_bytes,
         trials=trials,
@@ -81,7 +92,7 @@ def predicted_search(
         kept = {} if before is None else dict(before.steps)
         foreseen, _ = trace_candidates(
             candidates,
-            FACTS,
+            facts,
             "model",
             FakeTracing(answer=traced),
             seconds=seconds,
@@ -90,7 +101,7 @@ def predicted_search(
             kept=kept,
         )
         write_traces(folder, Traces(versions=VERSIONS, rates=rates_of(), steps=kept))
-        return Foresight(FACTS, rates_of(), foreseen) if foreseen else None
+        return Foresight(facts, rates_of(), foreseen) if foreseen else None
 
     search.look_ahead = look_ahead
     return search
@@ -195,6 +206,46 @@ def test_what_is_predicted_slower_than_a_probe_that_did_not_end_is_skipped_and_s
     assert line.count > 0
     assert "--probe-timeout" in line.reason
     assert any(t.estimate is not None for t in search.trials)
+
+
+OFFLOADING = space_of(
+    per_device_train_batch_size=[1, 2, 4, 8],
+    gradient_checkpointing=["none", "full"],
+    activation_offloading=[False, True],
+)
+
+
+@pytest.mark.parametrize("memory_bytes", [12 * GIB, 2 * GIB])
+def test_what_would_pin_more_host_memory_than_is_free_is_not_probed(
+    tmp_path: Path, memory_bytes: int
+) -> None:
+    def probed(name: str, host_free_bytes: int | None) -> tuple[Search, list[int]]:
+        facts = replace(FACTS, host_free_bytes=host_free_bytes)
+        search = predicted_search(
+            tmp_path / name, memory_bytes=memory_bytes, trials=200, facts=facts, space=OFFLOADING
+        )
+        search.run()
+        hosted = {p.candidate.key: p.offloaded_bytes for p in search.predictions()}
+        return search, [hosted[t.candidate.key] for t in search.trials]
+
+    _, unbounded = probed("unbounded", None)
+    free = sorted(filter(None, unbounded))[0]
+    search, pinned = probed("bounded", free)
+    assert max(pinned) <= free < max(unbounded)
+    (line,) = [s for s in search.refused() if "host memory" in s.what]
+    assert line.count > 0
+    assert "would pin" in line.reason and "is free" in line.reason
+
+
+def test_a_prediction_says_what_offloading_asks_of_the_host(tmp_path: Path) -> None:
+    search = predicted_search(tmp_path, space=OFFLOADING)
+    search.run()
+    (largest, *_) = sorted(search.predictions(), key=lambda p: -p.offloaded_bytes)
+    size = largest.offloaded_bytes
+    assert "it does not fit" in host_remark(largest, size - 1)
+    assert "it may not fit" in host_remark(largest, size + 1)
+    assert "" == host_remark(largest, 2 * size) == host_remark(largest, None)
+    assert "" == host_remark(None, size)
 
 
 def test_a_search_resumed_after_its_last_probe_has_its_predictions_and_what_they_gated(
