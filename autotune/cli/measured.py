@@ -74,7 +74,8 @@ def measured_lines(result: Result) -> list[str]:
         f"usable{'' if times == 1 else ' (first of them)'}{most_where(measured)}",
         f"speed       {numbers.useful_tokens_per_s:,.0f} useful tokens/s, one pass takes about "
         f"{show_duration(numbers.pass_seconds)}{middle}",
-        f"kept        {kept_words(result, best)}; {lost_words(result, best)}",
+        f"kept        {kept_words(result, best).removeprefix('keeps ')}",
+        f"documents   {lost_words(result, best)}",
     ]
     lines += [f"            {sentence.rstrip('.')}" for sentence in beside_words(best)]
     speed, other = result.speedup, result.reference_trial
