@@ -13,7 +13,7 @@ from autotune.core.result import Estimate
 from autotune.core.shapes import Shapes
 from autotune.core.time_model import TimeModel, fit
 from autotune.knobs.facts import Facts
-from autotune.knobs.passes import pass_shapes
+from autotune.knobs.passes import pass_shapes, passes_of_run
 from autotune.knobs.retention import documents_of, earned_ratio, retention, useful_tokens_ratio
 from autotune.knobs.translate import Settings
 
@@ -49,7 +49,7 @@ def estimate(
     earned = earned_ratio(candidate, facts)
     different = len(set(zip(shapes.tensor_rows.tolist(), shapes.width.tolist(), strict=True)))
     once = precompute_seconds(measurement, shapes)
-    each = seconds + once / passes(settings, facts, updates)
+    each = seconds + once / passes_of_run(settings, facts, updates)
     trained, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
     labels = earned * facts.reference.labels(facts.lengths.trained)
     total = int(facts.lengths.trained.both_sides(None).sum())
@@ -107,17 +107,3 @@ def precompute_seconds(measurement: Measurement, shapes: Shapes) -> float:
     if once is None or not once.tokens:
         return 0.0
     return once.seconds * float(shapes.useful_tokens.sum()) / once.tokens
-
-
-def passes(settings: Settings, facts: Facts, updates: int) -> float:
-    """Return how often the user's run goes over the data, by which what is run once is divided.
-
-    Args:
-        settings: what the candidate means to TRL.
-        facts: job, rows and machine.
-        updates: optimizer updates in one pass.
-    """
-    steps = int(settings.options.get("max_steps") or facts.option("max_steps") or -1)
-    if steps > 0:
-        return steps / max(1, updates)
-    return float(facts.option("num_train_epochs") or 1.0)

@@ -12,7 +12,7 @@ from typing import Any
 from autotune.core.environment import Environment
 from autotune.core.job import Job, Trainer
 from autotune.knobs.catalog import BY_NAME
-from autotune.probe.child.capabilities import lacking_here
+from autotune.probe.child.capabilities import lacking_here, to_install
 from autotune.probe.child.dtype import settle_dtype
 from autotune.probe.child.hub_kernels import fetch_attention, fetch_layers
 from autotune.probe.child.inspect import choose_device, inspect_environment
@@ -104,11 +104,15 @@ def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepar
     on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
     notices: list[str] = []
     seen_alone = machine is not None and here.index is not None
-    lacking = lacking_here(here.model_copy(update={"index": 0}) if seen_alone else here)
+    seen = here.model_copy(update={"index": 0}) if seen_alone else here
+    # A device that is not here has packages of its own: what is installed here says nothing of it.
+    lacking = lacking_here(seen) if spec.target is None else {}
     fetches = here.kind == "cuda" and spec.target is None and "kernels" not in lacking
     if fetches:
         lacking |= fetch_attention(job.options, spec.attention_kernels)
     options = resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
+    if spec.target is not None:
+        notices += to_install(options)
     if not spec.train_only:
         check_has_end(options)
     out_dir = Path(spec.out_dir)
