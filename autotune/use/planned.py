@@ -192,13 +192,18 @@ def headroom_of(request: Request) -> float | None:
     return ratio
 
 
+def cut_notices(prepared: Prepared) -> tuple[str, ...]:
+    """Say what the config's own length silently takes from the rows: the first thing to know."""
+    codes = (IMPLICIT_CUT, OWN_CUT)
+    return tuple(n.message for n in prepared.profile.notices if n.code in codes)
+
+
 def notices_of(
     asked: Mapping[str, Any], origin: Origin, prepared: Prepared, why_cold: str
 ) -> tuple[str, ...]:
     rows, test = prepared.profile, prepared.eval_profile
     converted = () if rows.conversion is None else (f"Rows: {rows.conversion}.",)
-    # what the config's own length silently takes is the first thing to know
-    first = tuple(n.message for n in rows.notices if n.code in (IMPLICIT_CUT, OWN_CUT))
+    first = cut_notices(prepared)
     counted = tuple(n.message for n in rows.notices if n.code not in (IMPLICIT_CUT, OWN_CUT))
     if test is not None and test.rows_dir != rows.rows_dir:
         remarks = (n.message for n in test.notices if n.code != IMPLICIT_CUT)
