@@ -40,9 +40,9 @@ from autotune.predict.wanted import wanted
 from autotune.probe.protocol import InspectSpec, Reply, Trace, TraceSpec
 from autotune.study.traces import name_of
 
-_INSPECT_DEADLINE_S = 180.0
+_INSPECT_DEADLINE_S = 900.0
 #: A trace that began within its time may end after it.
-_GRACE_S = 60.0
+_GRACE_S = 300.0
 #: Why a step has no trace when no time was left for one.
 NOT_KEPT = "it was not traced before"
 

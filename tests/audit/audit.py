@@ -13,8 +13,8 @@ from tests.audit.verdict import Tried, alike, ended, stopped, trained, warning_a
 
 #: Rules that are autotune's own and claim nothing about TRL, and why it has them.
 POLICIES: Mapping[str, str] = {
-    "length_within_positions": "a model of rotary positions goes on beyond those it was made for, "
-    "and learns nothing of use there; where positions are learned, TRL breaks, which is tried",
+    "length_within_training": "a model of rotary positions goes on beyond those it was made for, "
+    "and learns nothing of use there",
     "evaluated_weights_train": "training goes on with gradients that do not pass the 4bit layers; "
     "where only the attention has adapters none arrives, which is tried",
     "float16_is_scaled": "training goes on, and gradients that are too small for float16 vanish",

@@ -208,7 +208,10 @@ def test_a_killed_probe_is_placed_in_the_phase_it_was_in(place: Place) -> None:
 
 
 def test_a_hanging_probe_is_placed_in_the_phase_it_was_in(place: Place) -> None:
-    ending = place.probe("hangs-in-update", deadline_s=8.0).ending
+    for deadline_s in (8.0, 60.0, 240.0):  # a busy machine comes to its first update later
+        ending = place.probe("hangs-in-update", deadline_s=deadline_s).ending
+        if ending.phase is Phase.OPTIMIZER_STEP:
+            break
     assert (Outcome.TIMEOUT, Phase.OPTIMIZER_STEP) == (ending.outcome, ending.phase)
 
 

@@ -56,7 +56,7 @@ def verify(shared: Shared, folder: Path, *, leaky: bool) -> ProbeReport:
         plan=RowPlan(worst=((0, 1),), paired=tuple(range(16)), block=()),
         verification=Verification(),
     )
-    return Runner(shared, folder / "run").probe(spec, name="verify", deadline_s=120.0)
+    return Runner(shared, folder / "run").probe(spec, name="verify", deadline_s=600.0)
 
 
 def test_a_model_that_leaks_is_not_safe(shared: Shared, tmp_path: Path) -> None:

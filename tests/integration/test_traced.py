@@ -256,7 +256,7 @@ def test_answers_do_not_depend_on_the_processes_they_come_from(runner: Runner, m
     told: list[tuple[int, int]] = []
     spec = TraceSpec(requests=tuple(r.model_dump(mode="json") for r in requests), seconds=60.0)
     answers = runner.trace(
-        spec, deadline_s=120.0, tick=lambda _: None, tell=lambda _, *n: told.append((n[0], n[1]))
+        spec, deadline_s=600.0, tick=lambda _: None, tell=lambda _, *n: told.append((n[0], n[1]))
     )
     assert trace_all(requests[:4]) == [answer.step for answer in answers[:4]]
     assert all("torch_compile" in answer.refusal for answer in answers[4:])

@@ -43,6 +43,7 @@ _DEFAULTS = (
     "save_steps",
     "eval_steps",
     "eval_packing",
+    "dataloader_drop_last",
     "load_best_model_at_end",
     "save_strategy",
     "logging_steps",
@@ -125,9 +126,16 @@ def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepar
         )
     from autotune.dataset.both_splits import prepare_job
     from autotune.dataset.trl_rows import stand_in
+    from autotune.probe.child.fitting import check_fitting
+    from autotune.training.anatomy import anatomy_of
     from autotune.training.arguments import build_arguments
     from autotune.training.constructs import check_constructs
 
+    keywords = {**(options.get("model_init_kwargs") or {}), **_trust(options)}
+    anatomy = anatomy_of(job.trainer, Path(model.model_dir), keywords, model.positions)
+    if anatomy is not None:
+        model = model.model_copy(update={"positions": anatomy.positions})
+        notices += check_fitting(anatomy, tokenizer, options)
     check_constructs(
         job.trainer,
         options,
@@ -152,6 +160,7 @@ def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepar
         progress=progress.tell,
         sample_rows=spec.sample_rows,
         train_only=spec.train_only,
+        positions=model.positions,
     )
     progress.close()
     return Prepared(
@@ -183,6 +192,10 @@ def _unfit_adapters(
     own = ",".join(layers) if isinstance(layers, list | tuple) else layers
     choices = (*(BY_NAME["lora_target_modules"].choices or ()), own)
     return unfit_adapters(job.trainer, options, choices, model_dir=model_dir, folder=folder)
+
+
+def _trust(options: dict[str, Any]) -> dict[str, Any]:
+    return {"trust_remote_code": True} if options.get("trust_remote_code") else {}
 
 
 def _defaults(arguments: Any) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from typing import Any
 from autotune.core.device_state import DeviceState
 from autotune.core.measurement import Precompute
 from autotune.core.memory import Peaks, highest
-from autotune.core.stages import LOAD, MEMORY
+from autotune.core.stages import LOAD, MEMORY, TIMED
 from autotune.probe.meters.base import Cap, Meter
+from autotune.probe.meters.heap import release_heap
 
 _NO_CUDA = "a CUDA number; this probe ran on the CPU"
 #: Why a stage that is watched has only live bytes.
@@ -32,7 +33,7 @@ class Readings:
 
         Args:
             meter: of the device.
-            cap: held until live bytes are watched, on a GPU to the end of the probe.
+            cap: held until time is taken or live bytes are watched, on a GPU to the end.
             on_cpu: whether live bytes are watched apart (`AllocatorWatch`).
         """
         self.meter = meter
@@ -79,6 +80,20 @@ class Readings:
     def uncap(self) -> None:
         """Let the process allocate freely: what a watch needs would be charged to the cap."""
         self._cap.lift()
+
+    def begin_timing(self) -> None:
+        """Let the heap of a CPU be as training finds it, which holds more than a cap allows for.
+
+        A GPU's allocator is the same in both, so that its cap and its peaks go on.
+        """
+        if self.on_cpu:
+            self.uncap()
+            release_heap()
+
+    def timed(self) -> None:
+        """Read what steps of mixed lengths held, where it repeats (see `begin_timing`)."""
+        if not self.on_cpu:
+            self.finish(TIMED)
 
     def begin_state(self) -> None:
         """Forget what clocks did so far."""

@@ -160,10 +160,10 @@ class Stages:
 
         def leave() -> None:
             readings.end_state()
-            readings.finish(TIMED)
+            readings.timed()
 
         return [
-            Stage("warmup", tuple(warmup)),
+            Stage("warmup", tuple(warmup), enter=readings.begin_timing),
             Stage(TIMED, tuple(timed), enter=readings.begin_state, leave=leave),
         ]
 
