@@ -202,8 +202,9 @@ def test_scales_of_quantised_weights_are_weights_and_unquantised_experts_are_sai
         moe_intermediate_size=32,
     )  # fmt: skip
     said = "Experts are no linear layers: their weights stay bfloat16."
-    assert said in traced(experts, options).notes
-    assert said not in traced(experts, {"use_peft": True}).notes
+    targets = {"lora_target_modules": ["q_proj", "v_proj"]}
+    assert said in traced(experts, {**options, **targets}).notes
+    assert said not in traced(experts, {"use_peft": True, **targets}).notes
 
 
 def test_attention_with_dropout_keeps_no_scores(tmp_path: Path) -> None:
