@@ -15,6 +15,7 @@ import numpy as np
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
+from autotune.core.positions import Positions
 from autotune.core.profile import DatasetProfile, LengthHistogram, Notice
 from autotune.dataset.convert import Reading
 from autotune.dataset.findings import Survey
@@ -64,6 +65,7 @@ def fill_entry(
     trainer: Trainer,
     tokenizer_dir: Path,
     text: Any,
+    positions: Positions | None,
     options: Mapping[str, Any],
     scratch: Path,
     key: str,
@@ -80,7 +82,8 @@ def fill_entry(
         rows: the split as loaded.
         trainer: whose preparation is run.
         tokenizer_dir: local folder of the tokenizer.
-        text: the model's text config; its vocabulary and positions count.
+        text: the model's text config; its vocabulary counts.
+        positions: how long a sequence the model takes; None when unlimited.
         options: TRL options.
         scratch: folder for what is written on the way.
         key: the entry's name, which becomes the profile's fingerprint.
@@ -153,7 +156,6 @@ def fill_entry(
     with bars_told(tell, "save"):
         made.rows.save_to_disk(str(folder / ROWS_DIR))
     _write_lengths(folder / LENGTHS_FILE, lengths)
-    positions = positions_of(text)
     profile = DatasetProfile(
         layout=_layout_words(layout, columns, text_field),
         conversion="; ".join(changes) or None,
@@ -163,7 +165,7 @@ def fill_entry(
         label_tokens=lengths.labels_kept(None),
         quantiles=lengths.quantiles(),
         longest_row=lengths.longest_row,
-        model_positions=positions,
+        model_positions=positions.most if positions else None,
         vocabulary=made.vocabulary,
         pad_token=facts.pad_token,
         notices=(
@@ -254,9 +256,3 @@ def _read(
     read |= {"system"} if survey.system else set()
     read |= {"history"} if survey.history else set()
     return frozenset(read & set(columns))
-
-
-def positions_of(text: Any) -> int | None:
-    """Return the longest sequence a model takes in tokens, None when its config names none."""
-    positions = getattr(text, "max_position_embeddings", None)
-    return int(positions) if positions else None
