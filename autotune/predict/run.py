@@ -28,7 +28,7 @@ from autotune.predict.followed import Followed
 from autotune.predict.ledger import Ledger, Segment, as_asked, by_512
 from autotune.predict.observed import Updates, followed_class
 from autotune.predict.operations import WorkSums
-from autotune.predict.quantised import cpu_kernels, quantised_weights
+from autotune.predict.quantised import constants, cpu_kernels, left_out, quantised_weights
 from autotune.predict.request import Documents, Judged, Pair, Row, TraceRequest
 from autotune.predict.stand_in import tokenizer
 from autotune.predict.surroundings import modules_move_in_place, quiet, weights_without_values
@@ -156,8 +156,10 @@ class _Run:
         return [_collated(trainer, self.request, b, packed) for b in batches]
 
     def _own_weights(self, trainer: Any) -> None:
-        for tensor in (*trainer.model.parameters(), *trainer.model.buffers()):
+        scales = (t for p in trainer.model.parameters() for t in constants(p))
+        for tensor in (*trainer.model.parameters(), *trainer.model.buffers(), *scales):
             self.follow.storages.own(tensor, "weights")
+        self.remarks += left_out(trainer.model)
         self.remarks.append(f"Weights are held as {_dtypes(trainer.model)}.")
         reference = getattr(trainer, "ref_model", None)
         if reference is not None:

@@ -184,6 +184,28 @@ def test_dropout_keeps_one_byte_per_element() -> None:
     assert 64 * 64 * (2 + 2) == kept("cpu")
 
 
+def test_scales_of_quantised_weights_are_weights_and_unquantised_experts_are_said(
+    tmp_path: Path,
+) -> None:
+    options = {"use_peft": True, "dtype": "bfloat16", "load_in_4bit": True}
+    dense = tiny_model(
+        tmp_path / "dense", **{**SMALL, "hidden_size": 512, "intermediate_size": 2048}
+    )
+    plain, nested = (
+        traced(dense, {**options, "use_bnb_nested_quant": n}).split["weights"]
+        for n in (False, True)
+    )
+    assert nested < plain
+    experts = tiny_model(
+        tmp_path / "experts", **SMALL, model_type="qwen3_moe",
+        architectures=["Qwen3MoeForCausalLM"], num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=32,
+    )  # fmt: skip
+    said = "Experts are no linear layers: their weights stay bfloat16."
+    assert said in traced(experts, options).notes
+    assert said not in traced(experts, {"use_peft": True}).notes
+
+
 def test_attention_with_dropout_keeps_no_scores(tmp_path: Path) -> None:
     dropping = tiny_model(tmp_path / "dropping", **SMALL, attention_dropout=0.1)
     rows = (Documents(tokens=(512,)),) * 2
