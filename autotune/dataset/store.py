@@ -40,7 +40,7 @@ def hash_files(files: list[Path]) -> str:
     """Return a hash of the contents of files, in order."""
     digest = hashlib.sha256()
     for path in files:
-        digest.update(f"{path.name}:{path.stat().st_size};".encode())
+        digest.update(os.fsencode(path.name) + f":{path.stat().st_size};".encode())
         with path.open("rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 digest.update(chunk)

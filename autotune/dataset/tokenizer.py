@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,7 +160,7 @@ def hash_of(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.suffix in _SUFFIXES and not path.name.endswith(_NOT_TOKENIZER):
-            digest.update(path.name.encode())
+            digest.update(os.fsencode(path.name))
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
