@@ -63,11 +63,14 @@ READ: tuple[Branch, ...] = (
     Branch("transformers grouped experts", None, "the histogram is of integers, a few bytes each"),
     Branch("torch._grouped_mm before 8.0", None, "falls back to one product per expert"),
     Branch(
-        "bitsandbytes MatMul8bitLt",
-        None,
-        "on CUDA inputs are quantised row by row: one byte per element and a number per row, "
-        "beside the input that is kept on both",
+        "bitsandbytes.matmul",
+        "products_in_8bit",
+        "the CPU dequantises the weight; CUDA quantises inputs and multiplies into int32",
     ),
-    Branch("bitsandbytes gemm_4bit", None, "both dequantise the weight of a layer when it is used"),
+    Branch(
+        "bitsandbytes gemm_4bit",
+        "products_in_4bit",
+        "one operator in a trace; CUDA dequantises the weight, but for a few rows",
+    ),
     Branch("layer norms, embeddings, losses", None, "one operator on both, with the same results"),
 )

@@ -18,6 +18,7 @@ from autotune.predict.autocast import cuda_autocast, fp16_autocast
 from autotune.predict.follow import Follow
 from autotune.predict.offload import offloading
 from autotune.predict.patching import replaced
+from autotune.predict.quantised_products import products_in_4bit, products_in_8bit
 
 Options = Mapping[str, Any]
 Applied = Callable[[Follow], contextlib.AbstractContextManager[Any]]
@@ -247,6 +248,19 @@ RULES: tuple[TargetRule, ...] = (
         "FlashAttention keeps its output and one fp32 number per row of scores.",
         is_flash,
         flash_kernels,
+    ),
+    TargetRule(
+        "products_in_8bit",
+        "8-bit layers quantise their inputs row by row and multiply into int32 on CUDA; columns of "
+        "outliers are not counted.",
+        _has("load_in_8bit"),
+        products_in_8bit,
+    ),
+    TargetRule(
+        "products_in_4bit",
+        "4-bit layers hold a dequantised copy of their weight in the forward pass, too.",
+        _has("load_in_4bit"),
+        products_in_4bit,
     ),
     TargetRule(
         "cublas_workspace",
