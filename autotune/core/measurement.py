@@ -33,6 +33,7 @@ class Step(Frozen):
         loss: the loss of the step; None when it was not finite.
         peak_bytes: peak of the step and of the update it completes, above the start: of the
             process on a CPU, live bytes of torch's allocator on a GPU; None where time was taken.
+        emptied: whether the allocator's cache was given back in it (``torch_empty_cache_steps``).
     """
 
     seconds: float
@@ -45,6 +46,7 @@ class Step(Frozen):
     longest: int
     loss: float | None
     peak_bytes: int | None = None
+    emptied: bool = False
 
     @property
     def padded_tokens(self) -> int:

@@ -215,6 +215,12 @@ RULES: tuple[TargetRule, ...] = (
         lambda _: contextlib.nullcontext(),
     ),
     TargetRule(
+        "emptied_cache",
+        "What giving cached memory back costs (torch_empty_cache_steps) is in no predicted time.",
+        _has("torch_empty_cache_steps"),
+        lambda _: contextlib.nullcontext(),
+    ),
+    TargetRule(
         "flash_backward_workspace",
         "Attention's backward pass holds an fp32 accumulator on CUDA.",
         _always,

@@ -16,7 +16,7 @@ from autotune.core.outcome import Phase
 from autotune.knobs.table_memory import checkpointing_of
 from autotune.probe.child.batches import BatchFacts, timed_batches, warmup_batches, worst_batches
 from autotune.probe.observed import Observed
-from autotune.probe.protocol import ProbeSpec
+from autotune.probe.protocol import EMPTIED_EVERY, ProbeSpec
 from autotune.testing.fake_machine import FakeMachine
 from autotune.testing.fake_rows import MAX_LENGTH, flattens, made_rows, made_shape, refusal_of
 from autotune.testing.fake_script import (
@@ -224,7 +224,10 @@ class FakeSession:
 
     def _step(self, batch: BatchFacts, timed: int | None) -> Step:
         shape = made_shape(self.spec, batch)
+        every = min(int(self.spec.options.get("torch_empty_cache_steps") or 0), EMPTIED_EVERY)
+        emptied = bool(every) and (timed or 0) // self.accumulation % every == 0
         seconds = self.machine.step_seconds(shape, self.spec) * self._noise()
+        seconds += self.machine.emptying_s * emptied
         if isinstance(self.happening, Spills):
             seconds *= self.happening.slowdown
         loss: float | None = 2.0 + 0.1 * float(self.rng.random())
@@ -240,6 +243,7 @@ class FakeSession:
             label_tokens=batch.label_tokens,
             longest=batch.longest,
             loss=loss,
+            emptied=emptied,
         )
 
     def _peaks(self, allocated_bytes: int) -> Peaks:

@@ -142,8 +142,8 @@ class Schedule:
             self.clock.first_step_at = time.perf_counter()
         self.clock.phase = Phase.FIRST_STEP if index == 0 else Phase.STEADY
 
-    def after_step(self, loss: Any) -> None:
-        """Note one finished micro-step."""
+    def after_step(self, loss: Any, *, emptied: bool = False) -> None:
+        """Note one finished micro-step, and whether the allocator's cache was given back in it."""
         self.sync()
         now = time.perf_counter()
         fact = self._facts[len(self.clock.steps)]
@@ -161,6 +161,7 @@ class Schedule:
                 longest=fact.longest,
                 loss=None,
                 peak_bytes=self.lap() if self._untimed else None,
+                emptied=emptied,
             )
         )
         self._mark = now
@@ -230,8 +231,10 @@ def instrumented(trainer_class: Any, holder: list[Schedule]) -> Any:
         def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             schedule = holder[0]
             schedule.before_step()
+            every = self.args.torch_empty_cache_steps
+            emptied = every is not None and self.state.global_step % every == 0
             loss = super().training_step(model, inputs, *args, **kwargs)
-            schedule.after_step(loss.detach())
+            schedule.after_step(loss.detach(), emptied=emptied)
             return loss
 
         def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
