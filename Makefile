@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Measuring processes share few cores with the test suite here: waiting threads must not spin.
 TEST_ENV := OMP_WAIT_POLICY=passive AUTOTUNE_CACHE=$(CURDIR)/.make/cache HF_HUB_OFFLINE=1
 
-.PHONY: setup demo test check audit bench-probe bench-repeat bench-compare bench-search bench-dataset bench-real test-oldest bench-predict bench-devices gpu-check clean
+.PHONY: setup demo test check audit bench-probe bench-repeat bench-peaks bench-compare bench-search bench-dataset bench-real test-oldest bench-predict bench-devices gpu-check clean
 
 setup: $(READY)
 
@@ -40,6 +40,10 @@ bench-probe: $(READY)
 bench-repeat: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_repeat.py --timeout=3600
 
+# 25 + 15 peaks, and the least cap found six times: 4 minutes.
+bench-peaks: $(READY)
+	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_peaks.py --timeout=3600
+
 # .ci/compare ten times in a row on an unchanged tree: 7 minutes.
 bench-compare: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_compare.py --timeout=3600
@@ -67,7 +71,7 @@ test-oldest:
 bench-predict: $(READY)
 	AUTOTUNE_BENCH=1 $(BIN)/python -m pytest -m bench tests/bench/bench_predict.py tests/bench/bench_trace.py --timeout=3600
 
-# On one NVIDIA GPU; without one a dry run on the CPU. Needs no network once `make setup` is done.
+# On one NVIDIA GPU, ten minutes; without one a dry run on the CPU. No network once `make setup` is done.
 gpu-check: $(READY)
 	$(TEST_ENV) $(BIN)/python -m tests.gpu.check
 

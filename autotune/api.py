@@ -11,8 +11,11 @@ from typing import Any
 from autotune.core.errors import BadInput, Interrupted
 from autotune.core.result import Result
 from autotune.emit import build_config, cpu_overrides, trainer_kwargs
+from autotune.intake.folder import check_folder
+from autotune.intake.job import build_job
 from autotune.intake.objects import as_paths
 from autotune.intake.request import Request, check_types, resumed_request
+from autotune.study.storage import check_storage
 from autotune.use.planned import Plan
 from autotune.use.tuning import Tuning
 from autotune.use.watcher import Watcher
@@ -27,6 +30,9 @@ def plan_run(request: Request, watcher: Watcher | None = None) -> Plan:
     """
     if request.resume and request.out is not None:
         request = resumed_request(request, Path(request.out).expanduser())
+    check_folder(request, build_job(request)[0])
+    if request.storage is not None:
+        check_storage(request.storage)
     # A folder of its own: a plan neither needs, replaces nor removes the user's.
     with tempfile.TemporaryDirectory(prefix="autotune-plan-") as folder:
         out = str(Path(folder) / "plan")

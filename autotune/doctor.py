@@ -28,7 +28,7 @@ from autotune.probe.protocol import InspectSpec, Request
 from autotune.probe.runner import Runner
 from autotune.probe.warm import WarmServer
 
-_DEADLINE_S = 180.0
+_DEADLINE_S = 900.0
 _NO_GPU = "torch sees no GPU"
 
 #: What needs an optional package, by its name in `PACKAGES`.

@@ -15,7 +15,7 @@ from autotune.core.units import show_bytes, show_duration, show_ratio
 from autotune.report.anatomy import weights_words
 from autotune.report.beside import beside_words
 from autotune.report.in_effect import in_effect_words
-from autotune.study.assemble import peaks_line
+from autotune.study.assemble import most_where, peaks_line
 
 
 def print_result(result: Result, console: Console) -> None:
@@ -39,7 +39,8 @@ def print_result(result: Result, console: Console) -> None:
         f"best: {describe(best.candidate, accumulation_of(best))}",
         f"      chosen because {result.chosen_because}",
         f"      peak {peaks_line(measured.peaks)} of {show_bytes(budget.usable_bytes)} usable "
-        f"({show_bytes(budget.total_bytes)} less {show_ratio(budget.headroom_ratio)} headroom)",
+        f"({show_bytes(budget.total_bytes)} less {show_ratio(budget.headroom_ratio)} headroom)"
+        f"{most_where(measured)}",
         f"      one pass takes about {show_duration(numbers.pass_seconds)}; "
         f"{numbers.useful_tokens_per_s:,.0f} useful tokens/s "
         f"({numbers.padded_tokens_per_s:,.0f} with padding, "

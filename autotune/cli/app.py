@@ -71,6 +71,7 @@ def _whole(
 
 def main() -> None:
     """Run the command line and exit with the right code."""
+    from autotune.cli.arguments import check_arguments
     from autotune.cli.console import fill_closed_streams, say_error, to_nobody
     from autotune.cli.signals import (
         SIGINT_EXIT_CODE,
@@ -83,6 +84,7 @@ def main() -> None:
     try:
         interrupt_at_ctrl_c()
         fill_closed_streams()
+        check_arguments(sys.argv[1:], os.environ)
         _call(sys.argv[1:] or ["--help"])
         code = 0
     except AutotuneError as error:

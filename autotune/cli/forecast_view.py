@@ -114,6 +114,9 @@ def _print_split(one: Prediction, console: Console) -> None:
         if share >= 0.005:
             bar = "█" * max(1, round(share * _BAR))
             console.print(f"  {name:<20} {bar:<{_BAR}} {share:>4.0%}  {show_bytes(size)}")
+    if one.precompute_seconds:
+        once = show_duration(one.precompute_seconds)
+        console.print(f"  once before training, over the reference: {once}", markup=False)
     if one.offloaded_bytes:
         kept = f"  kept in host memory: {show_bytes(one.offloaded_bytes)}"
         console.print(f"{kept} (pinned blocks are rounded up: up to twice that)", markup=False)

@@ -122,7 +122,9 @@ def _padding(report: LengthReport) -> Table:
 def _packing(report: LengthReport) -> Table | None:
     if not any(row.packing for row in report.lengths):
         return None
-    table = _table("packed", "max_length", "strategy", "rows", "fill", "tokens", "docs/row")
+    table = _table(
+        "packed", "max_length", "strategy", "rows", "fill", "docs/row", "split", "labels"
+    )
     for row in report.lengths:
         for number, packed in enumerate(row.packing):
             table.add_row(
@@ -130,11 +132,15 @@ def _packing(report: LengthReport) -> Table | None:
                 packed.strategy + (" *" if packed.mixes else ""),
                 f"{packed.rows:,}",
                 show_ratio(packed.fill_ratio),
-                show_ratio(packed.tokens_kept_ratio),
                 f"{packed.documents_per_row:.1f}",
+                f"{packed.documents_split:,}",
+                show_ratio(packed.label_tokens_kept_ratio or 0.0),
                 style=_style(row),
             )
-    table.caption = "* documents can attend to one another"
+    table.caption = (
+        "split: documents that go on in another row; labels: label tokens in one row with all "
+        "that comes before them, of all there are; * documents can attend to one another"
+    )
     table.caption_justify = "left"
     return table
 

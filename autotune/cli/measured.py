@@ -11,7 +11,7 @@ from autotune.core.kept_words import kept_words, lost_words
 from autotune.core.result import Result, TrialRecord
 from autotune.core.units import show_bytes, show_duration
 from autotune.report.beside import beside_words
-from autotune.study.assemble import peaks_line
+from autotune.study.assemble import most_where, peaks_line
 from autotune.use.planned import Plan
 
 
@@ -71,10 +71,11 @@ def measured_lines(result: Result) -> list[str]:
     lines = [
         f"config      {describe(best.candidate, accumulation_of(best))}, {often}",
         f"peak        {peaks_line(measured.peaks)} of {show_bytes(result.budget.usable_bytes)} "
-        f"usable{'' if times == 1 else ' (first of them)'}",
+        f"usable{'' if times == 1 else ' (first of them)'}{most_where(measured)}",
         f"speed       {numbers.useful_tokens_per_s:,.0f} useful tokens/s, one pass takes about "
         f"{show_duration(numbers.pass_seconds)}{middle}",
-        f"kept        {kept_words(result, best)}; {lost_words(result, best)}",
+        f"kept        {kept_words(result, best).removeprefix('keeps ')}",
+        f"documents   {lost_words(result, best)}",
     ]
     lines += [f"            {sentence.rstrip('.')}" for sentence in beside_words(best)]
     speed, other = result.speedup, result.reference_trial

@@ -67,7 +67,10 @@ ProbeTimeout = Annotated[
 ]
 MinRetention = Annotated[
     str,
-    typer.Option("--min-retention", help="Least share of label tokens a candidate must keep."),
+    typer.Option(
+        "--min-retention",
+        help="Least share of label tokens a candidate must keep, with all that comes before them.",
+    ),
 ]
 Weights = Annotated[
     str, typer.Option("--weights", help="What probes are built with: random or real weights.")

@@ -25,6 +25,7 @@ _WORDS = {
     "write": "writing rows",
     "tokenise": "tokenising rows",
     "measure": "measuring rows",
+    "follow": "looking for every text in the tokens",
     "save": "saving rows",
     "trace": "tracing steps",
 }

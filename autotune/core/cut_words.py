@@ -84,10 +84,11 @@ def cut_words(
     text = f"{setting.subject} {_taken(lengths, cut, setting, found)} ({longest})."
     bare = int(unlabelled_rows(lengths, cut).sum())
     if bare:
+        splits = setting.packing in SPLITTING
+        where = f"in their first {cut} tokens" if splits else f"at max_length {cut}"
         text += (
-            f" {bare:,} of {rows:,} rows have no trained token at max_length {cut} "
-            f"({_BARE[setting.packing]}); {need}{_beyond(need, positions)} would keep one in every "
-            "row."
+            f" {bare:,} of {rows:,} rows have no trained token {where} ({_BARE[setting.packing]}); "
+            f"{need}{_beyond(need, positions)} would keep one in every row."
         )
     return text
 

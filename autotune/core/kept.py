@@ -89,6 +89,9 @@ def useful_ratio(
 ) -> float:
     """Return the share of the trained tokens that the reference trains too, in context, 0..1.
 
+    Tokens of a document whose labels are all cut away earn nothing: packed, it is run through the
+    model and teaches nothing.
+
     Args: as for `kept_labels`.
     """
     if max_length is not None and packing in SPLITTING:
@@ -98,7 +101,8 @@ def useful_ratio(
     rows = lengths.kept_rows(max_length if packing == "none" else None)
     trained = int(lengths.both_sides(max_length)[rows].sum())
     ends = [n for n in (max_length, None if reference.splits else reference.length) if n]
-    within = int(lengths.both_sides(min(ends) if ends else None)[rows].sum())
+    labelled = rows & lengths.kept_rows(max_length) & (lengths.labels > 0)
+    within = int(lengths.both_sides(min(ends) if ends else None)[labelled].sum())
     return within / trained if trained else 1.0
 
 

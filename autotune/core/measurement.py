@@ -12,6 +12,7 @@ from autotune.core.equivalence import Compared
 from autotune.core.job import Frozen
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending
+from autotune.core.stages import IN_WORDS
 
 #: What the name of an adapted module ends in, among modules that are trained.
 ADAPTER = ".lora"
@@ -34,6 +35,8 @@ class Step(Frozen):
         peak_bytes: peak of the step and of the update it completes, above the start: of the
             process on a CPU, live bytes of torch's allocator on a GPU; None where time was taken.
         emptied: whether the allocator's cache was given back in it (``torch_empty_cache_steps``).
+        first_use: whether its shape was met for the first time where that costs something once
+            (a plan, a compilation): its time says nothing of later ones.
     """
 
     seconds: float
@@ -47,6 +50,7 @@ class Step(Frozen):
     loss: float | None
     peak_bytes: int | None = None
     emptied: bool = False
+    first_use: bool = False
 
     @property
     def padded_tokens(self) -> int:
@@ -74,14 +78,17 @@ class Measurement(Frozen):
     """Everything one probe found out.
 
     Args:
-        peaks: peak memory over loading, the pass over the reference where there is one, and the
-            memory phase; four numbers.
+        peaks: peak memory over everything that was run; four numbers.
         load_peaks: peak memory of loading alone.
+        stage_peaks: peak memory of each stage by its name (`autotune.core.stages`), in the order
+            they were run; empty in documents that did not keep it.
         memory_steps: micro-steps of the memory phase, in order.
         warmup_steps: micro-steps thrown away before timing.
         timed_steps: micro-steps of the speed phase, in order.
-        optimizer_seconds: raw times of the optimizer updates of the speed phase.
-        grad_norms: gradient norm of each update; None where it was not finite.
+        optimizer_seconds: raw times of the optimizer updates of the speed phase that took place.
+        grad_norms: gradient norm of each update that took place; None where it was not finite.
+        updates: optimizer updates that took place; None when nobody counted.
+        skipped_updates: updates the gradient scaler skipped while its scale settled (fp16).
         worst_rows: rows of the data set that made the memory batch (index in the split); empty
             when rows are packed.
         worst_tokens: tokens of each row of the memory batch, after truncation and packing.
@@ -93,6 +100,8 @@ class Measurement(Frozen):
         steps_seconds: wall time of all micro-steps and optimizer updates, of every phase.
         cap_bytes: the enforced cap; None when the probe ran without.
         update_peaks_bytes: peak of every update of a verification, in order; empty otherwise.
+        update_reserved_bytes: what the caching allocator held after each of them; empty where there
+            is none.
         weights: the weights it ran with, ``random`` (built from the config) or ``real``.
         saved: whether a verification saved a checkpoint.
         evaluated: whether a verification ran an evaluation.
@@ -103,16 +112,21 @@ class Measurement(Frozen):
         precompute: the one-off pass over the reference; None when there was none.
         trained_modules: modules with trained parameters; None when nobody counted.
         unreached_modules: those no gradient reached in the memory phase.
+        shapes_left_out: shapes of the paired rows that were not timed, others of like sizes were:
+            the first use of each costs something.
         speed_rows_repeated: whether packed rows had to be used more than once to fill the timing.
     """
 
     peaks: Peaks
     load_peaks: Peaks | None = None
+    stage_peaks: dict[str, Peaks] = {}
     memory_steps: tuple[Step, ...]
     warmup_steps: tuple[Step, ...] = ()
     timed_steps: tuple[Step, ...] = ()
     optimizer_seconds: tuple[float, ...] = ()
     grad_norms: tuple[float | None, ...] = ()
+    updates: int | None = None
+    skipped_updates: int = 0
     worst_rows: tuple[int, ...] = ()
     worst_tokens: tuple[int, ...] = ()
     effective: dict[str, Any] = {}
@@ -122,7 +136,9 @@ class Measurement(Frozen):
     steps_seconds: float = 0.0
     cap_bytes: int | None = None
     speed_rows_repeated: bool = False
+    shapes_left_out: int = 0
     update_peaks_bytes: tuple[int, ...] = ()
+    update_reserved_bytes: tuple[int, ...] = ()
     weights: Literal["random", "real"] = "random"
     saved: bool = False
     evaluated: bool = False
@@ -131,6 +147,33 @@ class Measurement(Frozen):
     precompute: Precompute | None = None
     trained_modules: int | None = None
     unreached_modules: tuple[str, ...] = ()
+
+    @property
+    def steady_steps(self) -> tuple[Step, ...]:
+        """Timed micro-steps that say how long others of their shape take.
+
+        First uses are left out, unless there is nothing else.
+        """
+        later = tuple(step for step in self.timed_steps if not step.first_use)
+        return later or self.timed_steps
+
+    @property
+    def dropped_first_uses(self) -> int:
+        """First uses of a shape in the speed phase, none of which is in `steady_steps`."""
+        steady = sum(step.first_use for step in self.steady_steps)
+        return sum(s.first_use for s in (*self.warmup_steps, *self.timed_steps)) - steady
+
+    @property
+    def peak_stage(self) -> str | None:
+        """Name of the stage that needed most, the first of equal ones; None when not known."""
+        held = {name: peaks.deciding_bytes or 0 for name, peaks in self.stage_peaks.items()}
+        return max(held, key=lambda name: held[name]) if held else None
+
+    @property
+    def peak_where(self) -> str:
+        """Where that was, as the end of a sentence about the peak; empty when not known."""
+        stage = self.peak_stage
+        return f" {IN_WORDS[stage]}" if stage in IN_WORDS else ""
 
     @property
     def idle_adapters(self) -> tuple[str, ...]:

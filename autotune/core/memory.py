@@ -5,6 +5,9 @@ from __future__ import annotations
 from autotune.core.environment import Device
 from autotune.core.job import Frozen
 
+#: The numbers, as reasons for their absence name them.
+_NAMES = ("allocated", "reserved", "process", "device_used")
+
 
 class Peaks(Frozen):
     """Hold the peaks of one probe in bytes, above what the process held before the model.
@@ -55,33 +58,25 @@ def charged_bytes(peaks: Peaks, device: Device) -> int | None:
     return peaks.allocated_bytes if device.kind == "cpu" else peaks.deciding_bytes
 
 
-def highest(later: Peaks, earlier: Peaks, allocated_bytes: int | None = None) -> Peaks:
+def highest(later: Peaks, earlier: Peaks) -> Peaks:
     """Return the larger of two phases' peaks, number by number.
 
     Args:
-        later: the phase whose reasons and retries are kept.
+        later: the phase whose reasons are kept, where neither has the number.
         earlier: the phase before it.
-        allocated_bytes: allocated peak that was watched on its own and stands for both; None
-            takes the larger of theirs.
     """
 
     def larger(name: str) -> int | None:
         known = [v for v in (getattr(later, name), getattr(earlier, name)) if v is not None]
         return max(known) if known else None
 
-    absent = dict(later.absent)
-    allocated = larger("allocated_bytes")
-    if allocated_bytes is not None:
-        allocated = allocated_bytes
-        absent.pop("allocated", None)
+    numbers = {name: larger(f"{name}_bytes") for name in _NAMES}
+    reasons = {**earlier.absent, **later.absent}
     return Peaks(
-        allocated_bytes=allocated,
-        reserved_bytes=larger("reserved_bytes"),
+        **{f"{name}_bytes": value for name, value in numbers.items()},
         context_bytes=larger("context_bytes"),
         context_source=later.context_source or earlier.context_source,
         paged_bytes=larger("paged_bytes"),
-        process_bytes=larger("process_bytes"),
-        device_used_bytes=larger("device_used_bytes"),
-        absent=absent,
-        allocation_retries=later.allocation_retries,
+        absent={name: why for name, why in reasons.items() if numbers[name] is None},
+        allocation_retries=larger("allocation_retries"),
     )

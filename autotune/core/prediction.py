@@ -41,7 +41,10 @@ class Prediction(Frozen):
         optimizer_seconds: one optimizer update.
         parts_seconds: seconds of the pass's micro-steps by kind of work.
         pass_seconds: one pass over the rows this candidate trains.
-        score_seconds: what candidates are compared by: the pass, over the reference tokens.
+        precompute_seconds: the pass over the reference that is run once before training
+            (``precompute_ref_log_probs``); 0 where there is none.
+        score_seconds: what candidates are compared by: the pass with its share of what is run
+            once, over the reference tokens.
         useful_tokens_per_s: tokens that are not padding, over the pass.
         time_band_ratio: half width of the 90 % band of times, relative: from ``1 / (1 + r)`` to
             ``1 + r`` times.
@@ -63,6 +66,7 @@ class Prediction(Frozen):
     optimizer_seconds: float
     parts_seconds: dict[str, float]
     pass_seconds: float
+    precompute_seconds: float = 0.0
     score_seconds: float
     useful_tokens_per_s: float
     time_band_ratio: float

@@ -48,6 +48,9 @@ class Estimate(Frozen):
         rows_unlabelled: rows that stay and have no token to train on before they are cut or split;
             None as above.
         tokens_dropped_ratio: share of all tokens of the rows, uncut, that are dropped, 0..1.
+        first_use_seconds: expected wall time of what every shape of a whole run costs once (plans,
+            compilations), in no other number; 0 where that is nothing or not known.
+        shapes: different shapes of the micro-batches of one pass; None in documents without.
         spread_ratio: median absolute deviation of the timed steps around the time model,
             relative; what two equal candidates may differ by.
     """
@@ -65,6 +68,8 @@ class Estimate(Frozen):
     tokens_dropped_ratio: float
     spread_ratio: float
     precompute_seconds: float = 0.0
+    first_use_seconds: float = 0.0
+    shapes: int | None = None
     rows_dropped: int = 0
     emptying_seconds: float | None = 0.0
     rows_split: int | None = None
@@ -75,6 +80,7 @@ class Estimate(Frozen):
 _TIMED = (
     "pass_seconds",
     "precompute_seconds",
+    "first_use_seconds",
     "score_seconds",
     "useful_tokens_per_s",
     "padded_tokens_per_s",

@@ -25,8 +25,8 @@ Component = Literal[
 ]
 #: Kinds of work whose cost on a device follows different rates.
 WorkKind = Literal["matmul", "attention", "elementwise", "reduction", "gather", "copy", "host_copy"]
-#: When a step reaches its peak.
-StepPhase = Literal["load", "forward", "backward", "optimizer_step"]
+#: When a step reaches its peak; ``precompute`` is the one-off pass over the reference.
+StepPhase = Literal["load", "precompute", "forward", "backward", "optimizer_step"]
 
 
 class Work(Frozen):

@@ -53,13 +53,36 @@ def check_token_columns(columns: Mapping[str, Column], names: tuple[str, ...]) -
 
 def check_kind(column: Column, value: Any, row: int) -> None:
     """Stop at text among conversations or the other way round, which a sample can have missed."""
-    if column.name in ("tools", "system") or not isinstance(value, (str, list, dict)):
+    if column.name in ("tools", "system", "history") or not isinstance(value, (str, list, dict)):
         return
     if isinstance(value, str) != (column.kind == "text"):
         raise BadInput(
             f"column {column.name!r} holds {KIND_WORDS[column.kind]} in most rows but "
             f"{KIND_WORDS[kind_of(value)]} in row {row + 1} (rows count from 1).",
             "Every row must hold the same kind of value: correct or remove those rows.",
+        )
+
+
+def check_history(value: Any, row: int) -> bool:
+    """Return whether a row has earlier turns; stop at what is no pair of question and answer."""
+    for pair in value or ():
+        if len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+            raise BadInput(
+                f"row {row + 1}: column 'history' holds a list of {len(pair)} values as a turn, "
+                "expected a question and an answer, both text (rows count from 1).",
+                "Correct that row, or rename the column if it means something else.",
+            )
+    return bool(value)
+
+
+def check_pictures(in_the_way: tuple[str, ...]) -> None:
+    """Stop at empty columns of pictures beside token ids: TRL takes such rows for pictures."""
+    pictures = [name for name in in_the_way if name in ("image", "images")]
+    if pictures:
+        raise BadInput(
+            f"column {pictures[0]!r} beside input_ids is empty in every row, and TRL takes rows "
+            "with such a column for a vision data set.",
+            "Remove the column.",
         )
 
 

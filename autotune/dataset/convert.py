@@ -27,6 +27,8 @@ class Reading:
         text_field: TRL's ``dataset_text_field``.
         tools: whether the rows have a ``tools`` column.
         system: whether system texts of a column of their own belong before the conversations.
+        history: whether pairs of a ``history`` column are earlier turns.
+        flatten: whether content given as a list of text parts becomes one text.
     """
 
     chat: bool
@@ -34,6 +36,8 @@ class Reading:
     text_field: str = "text"
     tools: bool = False
     system: bool = False
+    history: bool = False
+    flatten: bool = False
 
 
 Converter = Callable[[Row, int, Reading], Row]
@@ -56,7 +60,7 @@ def tokenised(row: Row, index: int, reading: Reading) -> Row:
 
 
 def instruction(**answers: str) -> Converter:
-    """Return a converter that reads instruction, input and system as a prompt beside its answers.
+    """Return a converter that reads instruction, input, system and history as a prompt.
 
     Args:
         answers: the column of each answer, by the name it gets.
@@ -66,10 +70,14 @@ def instruction(**answers: str) -> Converter:
         asked, system = row["instruction"], row.get("system")
         asked = f"{asked}\n{row['input']}" if row.get("input") else asked
         given = {name: row[column] for name, column in answers.items()}
+        earlier = (row["history"] or []) if reading.history else []
         if not reading.chat:
-            asked = f"{system}\n\n{asked}" if system else asked
-            return {"prompt": f"{asked}\n\n", **given}
+            before = [system] if system else []
+            before += [text for pair in earlier for text in pair]
+            return {"prompt": "".join(f"{text}\n\n" for text in (*before, asked)), **given}
         opening: Messages = [_said("system", system)] if system else []
+        for question, answer in earlier:
+            opening += [_said("user", question), _said("assistant", answer)]
         said = {name: [_said("assistant", answer)] for name, answer in given.items()}
         return {"prompt": [*opening, _said("user", asked)], **said}
 
@@ -204,4 +212,5 @@ def _messages(row: Row, column: str, index: int, reading: Reading) -> Messages:
     said = row[column]
     turns = [said] if isinstance(said, dict) else said
     where = f"row {index + 1}: column {column!r}"
-    return [to_message(turn, where, render_calls=reading.render_calls) for turn in turns]
+    how = {"render_calls": reading.render_calls, "flatten": reading.flatten}
+    return [to_message(turn, where, **how) for turn in turns]

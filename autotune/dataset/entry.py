@@ -15,10 +15,14 @@ import numpy as np
 from autotune.core.errors import ToolFailure
 from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
+from autotune.core.positions import Positions
 from autotune.core.profile import DatasetProfile, LengthHistogram, Notice
 from autotune.dataset.convert import Reading
+from autotune.dataset.findings import Survey
+from autotune.dataset.heard import warnings_heard
 from autotune.dataset.layouts import Layout
 from autotune.dataset.measure import measure, measure_sides, real_tokens
+from autotune.dataset.parts import check_parts
 from autotune.dataset.preflight import (
     check_prepared,
     check_skip,
@@ -30,15 +34,12 @@ from autotune.dataset.recognise import recognise
 from autotune.dataset.rewrite import changes_of, rewrite
 from autotune.dataset.scan import SCANNED_ROWS, Column
 from autotune.dataset.survey import BESIDE, survey_rows
+from autotune.dataset.survival import follow
+from autotune.dataset.switches import unread_weights
 from autotune.dataset.tokenizer import TokenizerFacts, check_tokenizer, open_tokenizer
 from autotune.dataset.trl_rows import TrlRows, prepare_with_trl, workers
-from autotune.dataset.unread import (
-    silenced_calls,
-    unread_label,
-    unread_mask,
-    unread_prompt,
-    unread_system,
-)
+from autotune.dataset.unlearned import check_answers, unlearned
+from autotune.dataset.unread import unread_label, unread_mask
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -64,6 +65,7 @@ def fill_entry(
     trainer: Trainer,
     tokenizer_dir: Path,
     text: Any,
+    positions: Positions | None,
     options: Mapping[str, Any],
     scratch: Path,
     key: str,
@@ -80,7 +82,8 @@ def fill_entry(
         rows: the split as loaded.
         trainer: whose preparation is run.
         tokenizer_dir: local folder of the tokenizer.
-        text: the model's text config; its vocabulary and positions count.
+        text: the model's text config; its vocabulary counts.
+        positions: how long a sequence the model takes; None when unlimited.
         options: TRL options.
         scratch: folder for what is written on the way.
         key: the entry's name, which becomes the profile's fingerprint.
@@ -116,7 +119,10 @@ def fill_entry(
         text_field=text_field,
         tools="tools" in columns,
         system=survey.system > 0,
+        history=survey.history > 0,
+        flatten=survey.parts and not facts.render_parts,
     )
+    check_parts(survey.odd_part, reading.flatten)
     changes = [] if tokenised else changes_of(layout, survey, reading)
     given = rows
     if changes:
@@ -131,16 +137,25 @@ def fill_entry(
 
     tell("tokenise", 0, len(rows))
     how = {"tokenizer": tokenizer, "vocabulary": text.vocab_size, "options": options}
-    with bars_told(tell, "tokenise"):
+    with bars_told(tell, "tokenise"), warnings_heard(scratch) as heard:
         made = _by_trl(rows, trainer, tokenised, scratch, **how)
     tell("measure", 0, len(made.rows))
     lengths = _measured(made, trainer, given if tokenised else None, facts)
     check_prepared(lengths)
+    read = _read(layout, columns, survey, text_field)
+    with bars_told(tell, "follow"):
+        traces = follow(
+            given,
+            made.rows,
+            read=read,
+            sides=_sequences(trainer),
+            tokenizer=made.tokenizer,
+            workers=workers(len(given), options),
+        )
+    check_answers(traces, len(given), read)
     with bars_told(tell, "save"):
         made.rows.save_to_disk(str(folder / ROWS_DIR))
     _write_lengths(folder / LENGTHS_FILE, lengths)
-    positions = positions_of(text)
-    unread = _unread(columns, layout, text_field)
     profile = DatasetProfile(
         layout=_layout_words(layout, columns, text_field),
         conversion="; ".join(changes) or None,
@@ -150,18 +165,19 @@ def fill_entry(
         label_tokens=lengths.labels_kept(None),
         quantiles=lengths.quantiles(),
         longest_row=lengths.longest_row,
-        model_positions=positions,
+        model_positions=positions.most if positions else None,
         vocabulary=made.vocabulary,
         pad_token=facts.pad_token,
         notices=(
             *sampled,
             *sampled_columns(columns, [*layout.columns(text_field), *layout.optional], len(given)),
             *survey.notices(),
-            *unread_prompt(layout.name, unread),
-            *unread_system(unread),
+            *unlearned(traces, len(given), read, layout.name),
+            *survey.switches.notices(len(given), facts.template),
+            *unread_weights(columns),
             *unread_label(trainer, columns),
             *unread_mask(columns, options),
-            *silenced_calls(survey.tool_calls, rendered=facts.render_calls),
+            *heard.notices(trainer.value),
             *remarks(lengths, positions),
         ),
         rows_dir=ROWS_DIR,
@@ -225,17 +241,18 @@ def _layout_words(layout: Layout, columns: Mapping[str, Any], text_field: str) -
     return layout.name
 
 
-def _unread(columns: Mapping[str, Column], layout: Layout, text_field: str) -> list[str]:
+def _sequences(trainer: Trainer) -> tuple[tuple[str, ...], ...]:
+    """Return the columns of ids that make one sequence, for every sequence of a prepared row."""
+    return tuple(filter(None, _SIDES[trainer])) if trainer in _SIDES else (("input_ids",),)
+
+
+def _read(
+    layout: Layout, columns: Mapping[str, Column], survey: Survey, text_field: str
+) -> frozenset[str]:
+    """Return the columns whose texts the layout reads; of tokenised rows that is no text."""
+    if layout.name == "tokenised":
+        return frozenset()
     read = {*layout.columns(text_field), *layout.optional, *BESIDE}
-    read |= {"system"} if layout.is_chat(columns) else set()
-    return [
-        column.name
-        for column in columns.values()
-        if column.name not in read and column.kind in ("text", "messages", "turns")
-    ]
-
-
-def positions_of(text: Any) -> int | None:
-    """Return the longest sequence a model takes in tokens, None when its config names none."""
-    positions = getattr(text, "max_position_embeddings", None)
-    return int(positions) if positions else None
+    read |= {"system"} if survey.system else set()
+    read |= {"history"} if survey.history else set()
+    return frozenset(read & set(columns))

@@ -230,6 +230,26 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 
 
+def has_history(layout: Layout, columns: Mapping[str, Column]) -> tuple[str, ...]:
+    """Return the ``history`` column where its lists are earlier turns of instruction rows.
+
+    LLaMA-Factory's layout: a list of question and answer pairs, oldest first.
+    """
+    history = columns.get("history")
+    earlier = "instruction" in layout.needs and history is not None and history.kind == "lists"
+    return ("history",) if earlier else ()
+
+
+def reads_text_first(layout: Layout, columns: Mapping[str, Column], text_field: str) -> bool:
+    """Return whether TRL's sft would end a text column with the end token instead of the answer.
+
+    It looks for ``dataset_text_field`` before it looks for a completion (trl 1.16,
+    ``SFTTrainer._prepare_dataset``), so that no completion would have an end.
+    """
+    beside = layout.name == "prompt-completion" and not layout.is_chat(columns)
+    return beside and text_field in columns
+
+
 def accepted(trainer: Trainer) -> list[Layout]:
     """Return the layouts a trainer accepts, in the table's order."""
     return [layout for layout in LAYOUTS if trainer in layout.trainers]

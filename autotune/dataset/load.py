@@ -5,6 +5,7 @@ Knows where rows are, not what they mean: layouts are recognised elsewhere.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,11 @@ def load_rows(
 
 
 def local_files(source: DatasetSource) -> list[Path] | None:
-    """Return every local file the rows come from, sorted; None when some come from the hub."""
+    """Return every local file the rows come from, sorted; None when some come from the hub.
+
+    Raises:
+        BadInput: a file whose name is no UTF-8.
+    """
     if source.blocks is not None:
         paths = [path for block in source.blocks for path in block_paths(block)]
     else:
@@ -54,11 +59,23 @@ def local_files(source: DatasetSource) -> list[Path] | None:
         path = Path(text).expanduser()
         if path.is_dir():
             files += [p for p in sorted(path.rglob("*")) if p.is_file()]
+            _check_names(path, files)
         elif path.is_file():
             files.append(path)
         else:
             return None
     return files
+
+
+def _check_names(folder: Path, files: list[Path]) -> None:
+    """Stop at a file the data set library cannot name."""
+    for file in files:
+        shown = os.fsencode(file.name).decode("utf-8", "backslashreplace")
+        if shown != file.name:
+            raise BadInput(
+                f"folder {folder} holds a file called '{shown}', which is no UTF-8.",
+                "Rename it, or move it out of the folder.",
+            )
 
 
 def _shown(source: DatasetSource) -> str:

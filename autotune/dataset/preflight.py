@@ -1,7 +1,7 @@
 """What prepared rows tell before any probe: stops that cost a run, and counted remarks.
 
 The checks that need the rows as given are in ``survey``, those of the tokenizer in ``tokenizer``,
-and remarks on what is not read in ``unread``.
+and remarks on what is not read in ``unread`` and ``unlearned``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
 from autotune.core.kept import SPLITTING, least_length
 from autotune.core.lengths import Lengths
+from autotune.core.positions import Positions
 from autotune.core.profile import IMPLICIT_CUT, OWN_CUT, Notice
 from autotune.dataset.scan import Column, tail_of
 
@@ -43,19 +44,21 @@ def check_prepared(lengths: Lengths) -> None:
         )
 
 
-def check_left(lengths: Lengths, options: Mapping[str, Any], positions: int | None) -> None:
+def check_left(lengths: Lengths, options: Mapping[str, Any], positions: Positions | None) -> None:
     """Stop where the longest ``max_length`` that may be tried leaves nothing to train on.
 
     Args:
         lengths: the rows, uncut.
-        options: TRL options the user set.
-        positions: longest sequence the model takes in tokens, None when it has no limit.
+        options: TRL options the user set; beyond rotary positions a length of theirs counts.
+        positions: how long a sequence the model takes; None when unlimited.
 
     Raises:
         BadInput: no label of any row survives the cut; says how long rows are.
     """
     explicit = options.get("max_length")
-    limits = [n for n in (explicit, positions) if n is not None]
+    counts = positions is not None and (positions.fixed or "max_length" not in options)
+    most = positions.most if positions is not None and counts else None
+    limits = [n for n in (explicit, most) if n is not None]
     if not limits or options.get("truncation_mode") == "keep_end":
         return
     limit = min(limits)
@@ -72,11 +75,13 @@ def check_left(lengths: Lengths, options: Mapping[str, Any], positions: int | No
         why = f"rows are {cut} there, and {before} tokens come before the first one to train on"
     every = least_length(lengths)
     more = f"; from {every} on every row keeps a token to train on" if every > need else ""
-    whose = f"max_length is {limit}" if limit == explicit else f"the model has {limit} positions"
+    whose = f"max_length is {limit}"
+    if limit != explicit and positions is not None:
+        whose = f"the model has {limit} positions ({positions.field})"
     raise BadInput(
         f"no row is left to train on: {whose}, {why}.",
         f"Raise max_length to at least {need}{more}."
-        if positions is None or need <= positions
+        if positions is None or need <= positions.most or not positions.fixed
         else f"Shorten the rows, or take a model with at least {need} positions.",
     )
 
@@ -103,12 +108,12 @@ def check_next_token(lengths: Lengths, options: Mapping[str, Any]) -> None:
         )
 
 
-def remarks(lengths: Lengths, positions: int | None) -> tuple[Notice, ...]:
+def remarks(lengths: Lengths, positions: Positions | None) -> tuple[Notice, ...]:
     """Return counted remarks on the prepared rows.
 
     Args:
         lengths: the rows, uncut.
-        positions: longest sequence the model takes in tokens, None when it has no limit.
+        positions: how long a sequence the model takes; None when unlimited.
     """
     found = []
     rows = len(lengths)
@@ -124,17 +129,16 @@ def remarks(lengths: Lengths, positions: int | None) -> tuple[Notice, ...]:
                 "(Rows count from 1.)",
             )
         )
-    if positions is not None and lengths.longest > positions:
-        beyond = np.flatnonzero(lengths.tokens > positions)
+    if positions is not None and lengths.longest > positions.most:
+        beyond = np.flatnonzero(lengths.tokens > positions.most)
         found.append(
             Notice(
                 code="beyond-positions",
                 count=len(beyond),
-                message=f"{len(beyond)} of {rows} rows are longer than the model's {positions} "
-                f"positions, first row {int(beyond[0]) + 1} with "
-                f"{int(lengths.tokens[beyond[0]])} tokens: "
-                + ("they are left out" if lengths.drops_longer else "they can only be trained cut")
-                + ". (Rows count from 1.)",
+                message=f"{len(beyond)} of {rows} rows are longer than the model's "
+                f"{positions.most} positions ({positions.field}), first row "
+                f"{int(beyond[0]) + 1} with {int(lengths.tokens[beyond[0]])} tokens: "
+                f"{_beyond(lengths, positions)}. (Rows count from 1.)",
             )
         )
     if lengths.real is not None:
@@ -153,6 +157,12 @@ def remarks(lengths: Lengths, positions: int | None) -> tuple[Notice, ...]:
             )
         )
     return tuple(found)
+
+
+def _beyond(lengths: Lengths, positions: Positions) -> str:
+    if not positions.fixed:
+        return "it computes them, and was not trained on such positions"
+    return "they are left out" if lengths.drops_longer else "they can only be trained cut"
 
 
 def sampled_columns(

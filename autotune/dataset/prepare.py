@@ -16,13 +16,13 @@ from typing import Any
 from autotune.core.errors import BadInput, NotBuiltYet, ToolFailure
 from autotune.core.job import DatasetSource, Trainer
 from autotune.core.lengths import Lengths
+from autotune.core.positions import Positions, positions_of
 from autotune.core.profile import DatasetProfile, Notice
 from autotune.dataset.entry import (
     LENGTHS_FILE,
     PROFILE_FILE,
     ROWS_DIR,
     fill_entry,
-    positions_of,
 )
 from autotune.dataset.files import not_utf8
 from autotune.dataset.load import local_files
@@ -59,6 +59,7 @@ def prepare(
     sample_rows: int | None = None,
     write_because: str | None = None,
     uniform: bool = False,
+    positions: Positions | None = None,
 ) -> DatasetProfile:
     """Prepare one split as the trainer will, uncut, and write everything known of it.
 
@@ -79,6 +80,7 @@ def prepare(
         sample_rows: most rows to prepare; None prepares all, of a stream ``STREAM_ROWS``.
         write_because: why rows have to be written for TRL although they need no conversion.
         uniform: give converted rows columns that those of every other split have as well.
+        positions: how long a sequence the model takes; None takes what its config names.
 
     Raises:
         BadInput: anything wrong with the rows, the tokenizer or the options, before any probe.
@@ -101,6 +103,7 @@ def prepare(
         with bars_told(tell, "load"):
             sample = sample_of(source, wanted, sample_rows, cache_dir=copies)
     text = model_config.get_text_config()
+    limit = positions or positions_of(text)
     key = key_of(
         {
             "rows": hash_files(files or []) if sample is None else sample.fingerprint,
@@ -110,7 +113,7 @@ def prepare(
             "trainer": trainer.value,
             "options": {name: options.get(name) for name in (*SFT_OPTIONS, "dataset_kwargs")},
             "template": _template_hash(options),
-            "model": [text.vocab_size, positions_of(text)],
+            "model": [text.vocab_size, limit and limit.model_dump()],
             "versions": _versions(),
         }
     )
@@ -128,6 +131,7 @@ def prepare(
                 trainer=trainer,
                 tokenizer_dir=Path(tokenizer_dir),
                 text=text,
+                positions=limit,
                 options=options,
                 scratch=scratch,
                 key=key,
@@ -141,7 +145,7 @@ def prepare(
         trim(cache_dir)
     out_dir = Path(out_dir)
     publish(entry, out_dir)
-    return _finish(out_dir, trainer, options)
+    return _finish(out_dir, trainer, options, limit)
 
 
 @contextmanager
@@ -166,11 +170,13 @@ def read_profile(out_dir: Path) -> DatasetProfile:
         raise ToolFailure(f"{path} is not a data set profile: {error}") from error
 
 
-def _finish(out_dir: Path, trainer: Trainer, options: Mapping[str, Any]) -> DatasetProfile:
+def _finish(
+    out_dir: Path, trainer: Trainer, options: Mapping[str, Any], limit: Positions | None
+) -> DatasetProfile:
     """Point the published profile at its own folder and add what depends on this job's options."""
     profile = read_profile(out_dir)
     lengths = Lengths.read(out_dir / LENGTHS_FILE)
-    check_left(lengths, options, profile.model_positions)
+    check_left(lengths, options, limit)
     if trainer is Trainer.SFT:
         check_next_token(lengths, options)
     first: tuple[Notice, ...] = own_cut(lengths, trainer, options, profile.model_positions)

@@ -48,14 +48,27 @@ def recognise(
         NotBuiltYet: rows with images.
     """
     columns = scan_columns(rows, scanned_rows)
-    pictures = [name for name in _PICTURES if name in columns]
-    if pictures:
-        raise NotBuiltYet(f"rows with images (column {pictures[0]!r}) are not supported yet.")
+    for name in _PICTURES:
+        if name in columns:
+            _check_no_pictures(columns[name], rows)
     for layout in accepted(trainer):
         if layout.matches(columns, text_field):
             _check_one_kind(layout, columns, text_field)
             return layout, columns
     raise _unrecognised(columns, trainer, text_field)
+
+
+def _check_no_pictures(column: Column, rows: Dataset) -> None:
+    """Stop at pictures; rows of text alone often have the column, with nothing in it."""
+    blank = column.kind == "text" and not any(rows[column.name])
+    if not column.kinds or blank:
+        return
+    some = sum(seen.count for seen in column.kinds.values())
+    first = min(seen.first for seen in column.kinds.values())
+    raise NotBuiltYet(
+        f"rows with images are not supported yet: column {column.name!r} has some in {some} of "
+        f"{len(rows)} rows, first in row {first + 1} (rows count from 1)."
+    )
 
 
 def _check_one_kind(layout: Layout, columns: Mapping[str, Column], text_field: str) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from autotune.dataset.convert import Converter, Reading, Row, with_beside
+from autotune.dataset.findings import Survey
 from autotune.dataset.layouts import Layout
-from autotune.dataset.survey import KEPT, Survey
+from autotune.dataset.survey import KEPT
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -31,6 +32,10 @@ def changes_of(layout: Layout, survey: Survey, reading: Reading) -> list[str]:
         changes.append(layout.converted + form)
     if reading.system:
         changes.append("texts of column 'system' to a first message")
+    if reading.history:
+        changes.append("question and answer pairs of column 'history' to earlier turns")
+    if reading.flatten:
+        changes.append("content given as lists of text parts to plain text, joined by line breaks")
     if survey.aliases:
         changes.append("speakers to the roles user, assistant, system and tool")
     if survey.calls:

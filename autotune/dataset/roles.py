@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from autotune.core.errors import BadInput, nearest
+from autotune.dataset.parts import text_of
 
 #: Role every known speaker stands for; ``call`` becomes an assistant message that calls a tool.
 ROLES = {
@@ -35,7 +36,9 @@ ROLES = {
 }
 
 
-def to_message(turn: dict[str, Any], where: str, *, render_calls: bool) -> dict[str, Any]:
+def to_message(
+    turn: dict[str, Any], where: str, *, render_calls: bool, flatten: bool = False
+) -> dict[str, Any]:
     """Return a role/content message for a from/value turn or a message with an alias as its role.
 
     Args:
@@ -43,6 +46,7 @@ def to_message(turn: dict[str, Any], where: str, *, render_calls: bool) -> dict[
         where: row and column, for errors.
         render_calls: whether the chat template renders ``tool_calls``; if not, a function call
             stays in the content as it was written.
+        flatten: whether content given as a list of text parts becomes one text.
 
     Raises:
         BadInput: no speaker, or one that is not known in a from/value turn.
@@ -52,6 +56,8 @@ def to_message(turn: dict[str, Any], where: str, *, render_calls: bool) -> dict[
     from_value = "from" in turn
     speaker = turn.get("from") if from_value else turn.get("role")
     content = turn.get("value") if from_value else turn.get("content")
+    if flatten and isinstance(content, list):
+        content = text_of(content)
     role = ROLES.get(str(speaker).lower()) if speaker is not None else None
     if role is None:
         if speaker is None or from_value:

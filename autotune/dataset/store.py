@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 #: Raised when preparation itself changes what it writes.
-FORMAT = 6
+FORMAT = 7
 #: Most entries, and most bytes, that are kept of prepared rows and of Arrow copies, each.
 MOST_ENTRIES = 64
 MOST_BYTES = 10 * 2**30
@@ -40,7 +40,7 @@ def hash_files(files: list[Path]) -> str:
     """Return a hash of the contents of files, in order."""
     digest = hashlib.sha256()
     for path in files:
-        digest.update(f"{path.name}:{path.stat().st_size};".encode())
+        digest.update(os.fsencode(path.name) + f":{path.stat().st_size};".encode())
         with path.open("rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 digest.update(chunk)

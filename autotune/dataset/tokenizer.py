@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ class TokenizerFacts:
         pad_is_eos: whether it is the end token as well.
         template: the chat template in use, None without.
         render_calls: whether the template renders ``tool_calls``.
+        render_parts: whether it renders content given as a list of text parts.
     """
 
     pad_token: str
@@ -40,6 +42,7 @@ class TokenizerFacts:
     pad_is_eos: bool
     template: str | None
     render_calls: bool
+    render_parts: bool
 
 
 def open_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any:
@@ -110,6 +113,7 @@ def check_tokenizer(
             "Set chat_template_path to a .jinja file or to a model that has one, "
             "or give a data set with a text column.",
         )
+    named = template if "chat_template_path" in options else None
     source = (
         "set by pad_token"
         if options.get("pad_token")
@@ -122,8 +126,8 @@ def check_tokenizer(
         pad_id=int(vocabulary[pad]),
         pad_is_eos=pad == eos,
         template=template,
-        render_calls=template is not None
-        and _renders_calls(processing, template if "chat_template_path" in options else None),
+        render_calls=template is not None and _renders_calls(processing, named),
+        render_parts=template is not None and _renders_parts(processing, named),
     )
 
 
@@ -156,17 +160,15 @@ def hash_of(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.suffix in _SUFFIXES and not path.name.endswith(_NOT_TOKENIZER):
-            digest.update(path.name.encode())
+            digest.update(os.fsencode(path.name))
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 
 def _renders_calls(processing: Any, template: str | None) -> bool:
     """Return whether a tool call survives the template: many drop it without a word."""
-    from jinja2 import TemplateError
-
     function = {"name": "probe_name", "arguments": {"probe_key": "probe_value"}}
-    said = [
+    said: list[dict[str, Any]] = [
         {"role": "user", "content": "question"},
         {
             "role": "assistant",
@@ -176,8 +178,25 @@ def _renders_calls(processing: Any, template: str | None) -> bool:
         {"role": "tool", "content": "result"},
         {"role": "assistant", "content": "answer"},
     ]
-    try:
-        text = processing.apply_chat_template(said, tokenize=False, chat_template=template)
-    except (TemplateError, TypeError, ValueError, KeyError):
-        return False
+    text = _rendered(processing, said, template)
     return all(word in text for word in ("probe_name", "probe_value"))
+
+
+def _renders_parts(processing: Any, template: str | None) -> bool:
+    """Return whether text parts survive the template as text, not as the list they are."""
+    parts = [{"type": "text", "text": word} for word in ("probe_one", "probe_two")]
+    said: list[dict[str, Any]] = [{"role": "user", "content": parts}]
+    said += [{"role": "assistant", "content": parts[:1]}]
+    text = _rendered(processing, said, template)
+    as_list = any(sign in text for sign in ("'text':", '"text":'))
+    return text.count("probe_one") == 2 and "probe_two" in text and not as_list
+
+
+def _rendered(processing: Any, said: list[dict[str, Any]], template: str | None) -> str:
+    """Return a conversation as text, "" when the template refuses it."""
+    from jinja2 import TemplateError
+
+    try:
+        return str(processing.apply_chat_template(said, tokenize=False, chat_template=template))
+    except (TemplateError, TypeError, ValueError, KeyError):
+        return ""

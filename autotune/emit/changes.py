@@ -16,6 +16,7 @@ from autotune.emit.location import AS_GIVEN, Location
 from autotune.emit.values import same_value, typed
 
 APART = "apart from the file"
+TUNED = "tuned"
 NEWER_NAME = "as the installed versions want it written"
 #: TRL's own names of the two splits (``trl.ScriptArguments``).
 TRL_SPLITS = {"dataset_train_split": "train", "dataset_test_split": "test"}
@@ -135,7 +136,7 @@ def env_changes(
         env: variables that are emitted.
         tuned: variables of the winner.
     """
-    reason = "tuned" if tuned else "given"
+    reason = TUNED if tuned else "given"
     return tuple(
         Change(f"env.{name}", written.get(name), value, reason, written=name in written)
         for name, value in env.items()

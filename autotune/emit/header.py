@@ -13,7 +13,7 @@ from autotune.core.kept_words import kept_words
 from autotune.core.result import Result
 from autotune.core.secrets import SECRET_OPTIONS
 from autotune.core.units import show_bytes
-from autotune.emit.changes import Change
+from autotune.emit.changes import TUNED, Change
 from autotune.emit.settings import Settings
 from autotune.emit.values import one_line
 
@@ -39,6 +39,11 @@ def header_lines(result: Result, settings: Settings) -> list[str]:
     if result.interrupted:
         lines.append("note: the search was stopped early; this is the best it had found")
     lines += _needs(result, settings)
+    if settings.options.get("resume_from_checkpoint") and _steps_differ(settings):
+        lines.append(
+            "note: resume_from_checkpoint counts steps of the config it was saved with, and steps "
+            "are others here: start anew, or keep your own packing and max_length"
+        )
     if settings.evaluates and settings.location.lacks_test:
         lines.append("note: evaluation is on, but TRL finds no test split in these rows")
     restored = [one_line(n) for n in result.overrides if _restored(n, settings)]
@@ -46,6 +51,13 @@ def header_lines(result: Result, settings: Settings) -> list[str]:
         lines.append(f"as you had them, though probes ran without: {', '.join(restored)}")
     lines += _changes(settings)
     return [*lines, LAST_LINE]
+
+
+def _steps_differ(settings: Settings) -> bool:
+    """Whether an epoch has other steps than under the user's config: its rows are packed anew."""
+    tuned = {change.name for change in settings.changes if change.reason == TUNED}
+    packed = bool(settings.options.get("packing"))
+    return bool(tuned & {"packing", "packing_strategy"}) or (packed and "max_length" in tuned)
 
 
 def _needs(result: Result, settings: Settings) -> list[str]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from autotune.core.environment import Device
 from autotune.core.errors import NothingFits
 from autotune.core.job import Trainer
 from autotune.core.result import Result, TrialRecord
@@ -19,6 +18,7 @@ from autotune.core.units import show_bytes
 from autotune.emit import fields
 from autotune.emit.changes import (
     NEWER_NAME,
+    TUNED,
     Change,
     env_changes,
     location_changes,
@@ -26,6 +26,7 @@ from autotune.emit.changes import (
     option_changes,
 )
 from autotune.emit.location import Location, locate_rows
+from autotune.emit.repairs import launcher_repairs, repairs
 from autotune.emit.values import typed
 from autotune.knobs.catalog import BY_NAME
 from autotune.knobs.isolation import LAUNCH_FIELDS
@@ -94,7 +95,7 @@ def settings_of(result: Result) -> Settings:
     own = read_own(result.job.config_text)
     versions = result.environment.versions
     asked = _asked(result, own)
-    repaired = _repairs(asked, trial, result.device)
+    repaired = repairs(asked, trial, result.device)
     tuned = {
         k: v
         for k, v in trial.options.items()
@@ -106,6 +107,9 @@ def settings_of(result: Result) -> Settings:
     options = {**asked, **{k: value for k, (value, _) in repaired.items()}, **tuned}
     implicit = _implicit(result, trial, classes, options)
     options |= implicit
+    launched = launcher_repairs(options)
+    options |= {k: value for k, (value, _) in launched.items()}
+    repaired |= launched
     reasons = dict.fromkeys(_respelt(own, asked, versions), NEWER_NAME)
     reasons |= dict.fromkeys(implicit, "TRL's default, written out")
     reasons |= {k: reason for k, (_, reason) in repaired.items()}
@@ -168,25 +172,6 @@ def _respelt(own: dict[str, Any], asked: dict[str, Any], versions: dict[str, str
     return [n for n, v in written.items() if n in own and own[n] != v and asked.get(n) == v]
 
 
-def _repairs(
-    asked: dict[str, Any], trial: TrialRecord, device: Device
-) -> dict[str, tuple[Any, str]]:
-    """Values that TRL would refuse as they stand, or that undo what was measured; with reasons."""
-    repaired: dict[str, tuple[Any, str]] = {
-        name: ("no", "YAML reads a bare no as false, which TRL refuses")
-        for name in fields.STRATEGIES
-        if asked.get(name) is False
-    }
-    if trial.pretruncate_tokens is not None and typed(asked.get("assistant_only_loss")):
-        repaired["assistant_only_loss"] = (False, "the written rows carry their labels")
-    if typed(asked.get("auto_find_batch_size")):
-        reason = "it halves the batch when memory runs out, which changes what an update learns"
-        repaired["auto_find_batch_size"] = (False, reason)
-    if device.kind != "cpu" and typed(asked.get("use_cpu")):
-        repaired["use_cpu"] = (False, f"{device.label} is what was measured")
-    return repaired
-
-
 def _implicit(
     result: Result,
     trial: TrialRecord,
@@ -239,4 +224,4 @@ def _reason(name: str, value: Any, result: Result, trial: TrialRecord) -> str:
         return "the same number of samples as before"
     if name == "gradient_accumulation_steps" and trial.estimate is not None:
         return f"about {trial.estimate.sequences_per_update:.3g} sequences per update"
-    return "tuned"
+    return TUNED

@@ -17,6 +17,7 @@ from autotune.core.job import Job
 from autotune.core.kept import SPLITTING, Documents, Reference, documents, kept_labels
 from autotune.core.lengths import IntArray, Lengths
 from autotune.core.packing import pack
+from autotune.core.positions import Positions
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Facts:
         defaults: TRL's values for options the user left out.
         device: where it runs.
         lengths: token lengths of the prepared rows.
-        positions: longest sequence the model takes; None when unlimited.
+        positions: how long a sequence the model takes; None when unlimited.
         moe: whether the model routes tokens to experts.
         versions: installed versions by distribution name.
         lacking: why each capability this machine does not have is not there, by the names
@@ -46,7 +47,7 @@ class Facts:
     defaults: Mapping[str, Any]
     device: Device
     lengths: Lengths
-    positions: int | None
+    positions: Positions | None
     moe: bool
     versions: Mapping[str, str]
     lacking: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Facts:
     unfit_adapters: Mapping[str, str] = field(default_factory=dict)
     host_free_bytes: int | None = None
     _packed_rows: dict[tuple[int, str], int] = field(default_factory=dict, repr=False)
+    _kept_rows: dict[int | None, int] = field(default_factory=dict, repr=False)
     _kept: dict[tuple[int | None, str], tuple[float, Documents]] = field(
         default_factory=dict, repr=False
     )
@@ -67,10 +69,26 @@ class Facts:
         """Every token length the rows have, once, ascending: int64[m]."""
         return np.unique(self.lengths.tokens)
 
+    @cached_property
+    def trained_tokens(self) -> int:
+        """Tokens of all rows that are trained on, uncut."""
+        return int(self.lengths.trained.tokens.sum())
+
     @property
     def streams(self) -> bool:
         """Whether the rows are an iterable that is never all there."""
         return bool(self.option("dataset_streaming") or self.option("streaming"))
+
+    @property
+    def longest_tried(self) -> int | None:
+        """Longest row that may be tried: the model's positions; None without a limit.
+
+        A model of rotary positions goes on beyond its own, so a ``max_length`` (null too) that the
+        user set goes before them.
+        """
+        limit = self.positions
+        theirs = limit is not None and not limit.fixed and "max_length" in self.job.options
+        return None if limit is None or theirs else limit.most
 
     @property
     def reference_length(self) -> int:
@@ -80,7 +98,7 @@ class Facts:
         """
         longest = self.lengths.longest
         explicit = self.job.options.get("max_length")
-        limits = [n for n in (explicit, self.positions) if n is not None]
+        limits = [n for n in (explicit, self.longest_tried) if n is not None]
         return min([longest, *limits])
 
     @cached_property
@@ -110,20 +128,53 @@ class Facts:
 
     @property
     def effective_batch(self) -> float:
-        """Sequences per optimizer update the user asked for."""
+        """Sequences per optimizer update the user asked for; never more than there are."""
         asked = self.job.effective_batch_sequences
-        return self.own_batch if asked is None else float(asked)
+        if asked is None:
+            return self.own_batch
+        return float(asked if self.streams else min(asked, len(self.lengths.trained)))
 
     @property
     def own_batch(self) -> float:
-        """Sequences per optimizer update of the user's config as they wrote it."""
-        rows = int(self.option("per_device_train_batch_size")) * int(
-            self.option("gradient_accumulation_steps")
+        """Sequences per optimizer update of the user's config, as they are realised.
+
+        An update of transformers ends with its epoch, so it never sees more rows than there are. A
+        stream begins anew instead, and only its micro-batches are bounded.
+        """
+        batch = int(self.option("per_device_train_batch_size"))
+        accumulation = int(self.option("gradient_accumulation_steps"))
+        length, strategy = self.option("max_length"), "none"
+        if self.option("packing") and length is not None:
+            strategy = str(self.option("packing_strategy"))
+        rows = max(1, self.rows_left(length, strategy))
+        seen = min(batch, rows) * accumulation
+        return (seen if self.streams else min(seen, rows)) * self.documents_per_row(
+            length, strategy
         )
-        if not self.option("packing") or self.option("max_length") is None:
-            return float(rows)
-        strategy, length = str(self.option("packing_strategy")), int(self.option("max_length"))
-        return rows * self.sequences_per_row(length, strategy)
+
+    @property
+    def drops_last(self) -> bool:
+        """Whether a micro-batch that is not full is left out."""
+        return bool(self.option("dataloader_drop_last"))
+
+    def rows_left(self, max_length: int | None, strategy: str) -> int:
+        """Return how many rows there are to train on.
+
+        Args:
+            max_length: what rows are cut to, None for whole rows; tokens of a packed row.
+            strategy: TRL's ``packing_strategy``, or ``none``.
+        """
+        if strategy != "none" and max_length is not None:
+            return self.packed_rows(max_length, strategy)
+        if max_length not in self._kept_rows:
+            self._kept_rows[max_length] = int(self.lengths.trained.kept_rows(max_length).sum())
+        return self._kept_rows[max_length]
+
+    def documents_per_row(self, max_length: int | None, strategy: str) -> float:
+        """Return the documents of an average row: 1 unless packed; arguments as above."""
+        if strategy == "none" or max_length is None:
+            return 1.0
+        return self.sequences_per_row(max_length, strategy)
 
     @property
     def shards(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from packaging.version import Version
 
 from autotune.core.candidate import Value
+from autotune.core.environment import Device
 from autotune.knobs.facts import Facts
 from autotune.knobs.knob import Knob
 from autotune.knobs.versions import unavailable
@@ -59,10 +60,12 @@ class Need:
     Args:
         package: distribution name, a key of `PACKAGES`.
         asks: returns the option that needs it, as ``name=value``; empty when none does.
+        compute: oldest compute capability of a GPU it runs on; None where any will do.
     """
 
     package: str
     asks: Callable[[Mapping[str, Any]], str]
+    compute: str | None = None
 
 
 def _flag(*names: str) -> Callable[[Mapping[str, Any]], str]:
@@ -97,9 +100,12 @@ NEEDS: tuple[Need, ...] = (
     Need("bitsandbytes", _flag("load_in_4bit", "load_in_8bit")),
     # torch's own 8-bit optimizers (adamw_torch_8bit) are torchao's, which autotune does not offer
     Need("bitsandbytes", _text("optim", "w_8bit", "x_8bit", "n_8bit", "bnb", "paged")),
-    Need("flash-attn", _text("attn_implementation", "flash_attention_2")),
-    Need("flash-attn-3", _text("attn_implementation", "flash_attention_3")),
-    Need("flash-attn-4", _text("attn_implementation", "flash_attention_4")),
+    Need("flash-attn", _text("attn_implementation", "flash_attention_2"), "8.0"),
+    Need("flash-attn-3", _text("attn_implementation", "flash_attention_3"), "9.0"),
+    Need("flash-attn-4", _text("attn_implementation", "flash_attention_4"), "9.0"),
+    # kernels of the hub are built from the same sources
+    Need("kernels", _text("attn_implementation", "/flash-attn2", "/vllm-flash-attn2"), "8.0"),
+    Need("kernels", _text("attn_implementation", "/flash-attn3", "/vllm-flash-attn3"), "9.0"),
     Need("kernels", _text("attn_implementation", "/")),
     Need("kernels", _init("use_kernels")),
     Need("liger-kernel", _flag("use_liger_kernel")),
@@ -121,6 +127,22 @@ def missing_package(
         if option and need.package in lacking:
             return need, option
     return None
+
+
+def too_old(options: Mapping[str, Any], device: Device) -> str:
+    """Return which of the user's options a GPU is too old for, and why; empty when none.
+
+    Args:
+        options: TRL options with their final values.
+        device: what is measured or predicted; nothing is said where its capability is not known.
+    """
+    for need in NEEDS:
+        option = need.asks(options)
+        if option and need.compute is not None:
+            reason = _too_old(need.compute, device)
+            if reason:
+                return f"{option} cannot run: {reason}"
+    return ""
 
 
 def lacks(knob: Knob, choice: Value, facts: Facts) -> str:
@@ -155,13 +177,13 @@ def _missing(capability: str, facts: Facts) -> str:
         kind = f"{facts.device.name} (compute capability {facts.device.capability})"
         return "" if facts.device.bf16 else f"{kind} has no bf16"
     if capability.startswith(_COMPUTE):
-        return _too_old(capability.removeprefix(_COMPUTE), facts)
+        return _too_old(capability.removeprefix(_COMPUTE), facts.device)
     return facts.lacking.get(capability, "")
 
 
-def _too_old(least: str, facts: Facts) -> str:
+def _too_old(least: str, device: Device) -> str:
     """Return how far a GPU is from a compute capability; empty when it has it, or none is known."""
-    have = facts.device.capability
+    have = device.capability
     if have is None or Version(have) >= Version(least):
         return ""
-    return f"it needs compute capability {least} or more, and {facts.device.name} has {have}"
+    return f"it needs compute capability {least} or more, and {device.name} has {have}"

@@ -25,3 +25,17 @@ def pass_shapes(candidate: Candidate, settings: Settings, facts: Facts) -> Shape
         shards=facts.shards,
         seed=facts.job.seed,
     )
+
+
+def passes_of_run(settings: Settings, facts: Facts, updates: int) -> float:
+    """Return how often the user's run goes over the data, by which what is run once is divided.
+
+    Args:
+        settings: what the candidate means to TRL.
+        facts: job, rows and machine.
+        updates: optimizer updates in one pass.
+    """
+    steps = int(settings.options.get("max_steps") or facts.option("max_steps") or -1)
+    if steps > 0:
+        return steps / max(1, updates)
+    return float(facts.option("num_train_epochs") or 1.0)

@@ -47,6 +47,7 @@ def merge_rows(knobs: Knobs, facts: Facts) -> None:
     longest = facts.lengths.longest
     length = knobs.get("max_length")
     packing = knobs.get("packing", "none")
+    _merge_batch(knobs, facts)
     if facts.job.trainer is Trainer.DPO:
         knobs.become("padding_free", False, "trl dpo switches it off")
     if packing != "none":
@@ -66,6 +67,17 @@ def merge_rows(knobs: Knobs, facts: Facts) -> None:
     if facts.streams:
         own = _own("train_sampling_strategy", facts)
         knobs.become("train_sampling_strategy", own, "a stream is read in its own order")
+
+
+def _merge_batch(knobs: Knobs, facts: Facts) -> None:
+    """Make a micro-batch as large as it comes to be: none holds more rows than there are."""
+    batch, length = knobs.get("per_device_train_batch_size"), knobs.get("max_length")
+    length = length if isinstance(length, int) else None
+    if facts.drops_last or not isinstance(batch, int):
+        return  # one that is not full is left out
+    rows = facts.rows_left(length, str(knobs.get("packing", "none")))
+    if 0 < rows < batch:
+        knobs["per_device_train_batch_size"] = rows
 
 
 _FLAT = "a flattened batch has no padding; the pads would be documents of one token"

@@ -15,11 +15,12 @@ from autotune.core.candidate import Candidate
 from autotune.core.kept import SPLITTING
 from autotune.core.units import show_ratio
 from autotune.knobs.changes import words_for
+from autotune.knobs.consequences import CONSEQUENCES, Effect
 from autotune.knobs.facts import Facts
 from autotune.knobs.retention import SPLIT, retention, splits_needlessly
 from autotune.knobs.rules_model import MODEL_RULES, versions_want_it
 from autotune.knobs.rules_own import OWN_RULES
-from autotune.knobs.rules_rows import ROW_RULES, batch_within_the_rows, length_within_positions
+from autotune.knobs.rules_rows import ROW_RULES
 from autotune.knobs.translate import EFFECTIVE_BATCH_TOLERANCE, settings
 
 Rule = Callable[[Candidate, Facts], str | None]
@@ -113,18 +114,6 @@ RULES: tuple[Rule, ...] = (
     change_is_allowed,
 )
 
-#: Rules the user's own config is not held to: it is measured as it is.
-_FOR_CANDIDATES_ONLY = (
-    length_within_positions,
-    batch_within_the_rows,
-    versions_want_it,
-    documents_stay_whole,
-    enough_is_kept,
-    effective_batch_held,
-    change_is_allowed,
-    no_longer_than_the_reference,
-)
-
 
 def judge(candidate: Candidate, facts: Facts, *, own: bool = False) -> Verdict:
     """Return whether a candidate may be probed, and if not, why.
@@ -132,10 +121,11 @@ def judge(candidate: Candidate, facts: Facts, *, own: bool = False) -> Verdict:
     Args:
         candidate: a canonical candidate.
         facts: job, rows and machine.
-        own: it is the user's own config, which need not keep to what they asked of others.
+        own: it is the user's own config: only what refuses it counts, see
+            `autotune.knobs.consequences`.
     """
     for rule in RULES:
-        if own and rule in _FOR_CANDIDATES_ONLY:
+        if own and CONSEQUENCES[rule.__name__].effect not in (Effect.REFUSED, Effect.UNABLE):
             continue
         reason = rule(candidate, facts)
         if reason is not None:

@@ -101,26 +101,55 @@ def fp16_trains_float32(candidate: Candidate, facts: Facts) -> str | None:
     """The gradient scaler of fp16 refuses gradients in half precision at the first update."""
     if not facts.option("fp16"):
         return None
-    peft, dtype = candidate.get("peft", "none"), str(candidate.get("dtype", "float32"))
     if candidate.get("quantization", "none") != "none":
         return (
             "fp16 mixed precision needs trained parameters in float32, and TRL makes adapters over "
             "quantized weights bfloat16"
         )
-    copies = peft != "none" and facts.option("lora_modules_to_save")
-    if dtype in _HALF and (peft == "none" or copies):
-        return f"fp16 mixed precision needs trained parameters in float32, and dtype is {dtype}"
+    trained = trained_dtype(candidate, facts)
+    if trained in _HALF:
+        return f"fp16 mixed precision needs trained parameters in float32, and dtype is {trained}"
     return None
 
 
 def float16_is_scaled(candidate: Candidate, facts: Facts) -> str | None:
-    """Gradients in float16 vanish or overflow unless fp16's scaler keeps them in range.
+    """Gradients of float16 parameters vanish or overflow unless fp16's scaler keeps them in range.
 
     TRL trains on, with gradients of zero or losses that are no numbers.
     """
-    if candidate.get("dtype") == "float16" and not facts.option("fp16"):
-        return "float16 weights need the gradient scaler of fp16, and this job does not use it"
+    if trained_dtype(candidate, facts) == "float16" and not facts.option("fp16"):
+        return (
+            "what is trained is float16, which needs the gradient scaler of fp16, and this job "
+            "does not use it"
+        )
     return None
+
+
+def cpus_join_no_halves(candidate: Candidate, facts: Facts) -> str | None:
+    """4-bit layers give back the float16 they are given, and rotary positions join halves of it.
+
+    A CPU's autocast refuses that ("Unexpected floating ScalarType", torch 2.13). On a GPU adapters
+    on those layers make it float32 before: PEFT 0.21 asks for a GPU's autocast only.
+    """
+    rotary = facts.positions is not None and not facts.positions.fixed
+    halves = candidate.get("quantization") == "4bit" and candidate.get("dtype") == "float16"
+    if rotary and halves and facts.option("bf16") and facts.device.kind == "cpu":
+        return "4bit weights with dtype float16 fail in torch's bf16 autocast of a CPU"
+    return None
+
+
+def trained_dtype(candidate: Candidate, facts: Facts) -> str:
+    """Return the precision of what is trained, the least precise part of it.
+
+    Adapters are float32 whatever the frozen weights are (peft 0.21, ``autocast_adapter_dtype``),
+    and over quantized ones TRL 1.16 makes them bfloat16. Whole modules beside them, such as the
+    score of a reward model, are copies in the dtype of the weights.
+    """
+    dtype = str(candidate.get("dtype", "float32"))
+    if candidate.get("quantization", "none") != "none":
+        return "bfloat16"
+    copies = facts.option("lora_modules_to_save") or facts.job.trainer is Trainer.REWARD
+    return dtype if candidate.get("peft", "none") == "none" or copies else "float32"
 
 
 def adapters_fit_the_model(candidate: Candidate, facts: Facts) -> str | None:
@@ -184,6 +213,7 @@ MODEL_RULES = (
     reward_head_meets_its_input,
     fp16_trains_float32,
     float16_is_scaled,
+    cpus_join_no_halves,
     adapters_fit_the_model,
     model_has_the_attention,
     flash_attention_is_half,

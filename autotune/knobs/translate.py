@@ -115,12 +115,13 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
     if candidate.get("padding_free"):
         options["pad_to_multiple_of"] = None
     batch = int(candidate.get("per_device_train_batch_size") or 1)
-    per_row = 1.0
-    if packing != "none" and isinstance(length, int):
-        per_row = facts.sequences_per_row(length, packing)
-    accumulation = max(1, round(facts.effective_batch / (batch * per_row)))
+    length = length if isinstance(length, int) else None
+    per_row = facts.documents_per_row(length, packing)
+    accumulation = _accumulation(batch, per_row, facts.rows_left(length, packing), facts)
     options["gradient_accumulation_steps"] = accumulation
     sequences = batch * accumulation * per_row
+    if not facts.streams:
+        sequences = min(sequences, facts.rows_left(length, packing) * per_row) or sequences
     options.update(_same_samples(sequences, facts))
     options.update(_same_scale(candidate, facts))
     changed = {k: v for k, v in options.items() if _differs(k, v, facts) or k == "max_length"}
@@ -131,6 +132,20 @@ def settings(candidate: Candidate, facts: Facts) -> Settings:
         accumulation=accumulation,
         sequences_per_update=sequences,
     )
+
+
+def _accumulation(batch: int, per_row: float, rows: int, facts: Facts) -> int:
+    """Return the accumulation that holds the user's batch: all rows where it is all of them.
+
+    Args:
+        batch: rows of a micro-batch.
+        per_row: documents of a row.
+        rows: rows there are.
+        facts: job, rows and machine.
+    """
+    if not facts.streams and facts.effective_batch >= rows * per_row * (1 - 1e-9):
+        return max(1, -(-rows // batch))
+    return max(1, round(facts.effective_batch / (batch * per_row)))
 
 
 def joined(options: dict[str, Any], written: dict[str, Any], facts: Facts) -> dict[str, Any]:

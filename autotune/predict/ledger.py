@@ -165,3 +165,13 @@ class Ledger:
             found[segment.batch] = max(best, found.get(segment.batch, 0))
             start = end
         return found
+
+
+def as_asked(size_bytes: int) -> int:
+    """Return what torch's CPU allocator counts: what was asked for."""
+    return size_bytes
+
+
+def by_512(size_bytes: int) -> int:
+    """Return what CUDA's caching allocator gives: multiples of 512 bytes (``kMinBlockSize``)."""
+    return -(-size_bytes // 512) * 512

@@ -63,6 +63,24 @@ def worst_batch(candidate: Candidate, facts: Facts) -> Rows:
     )
 
 
+def precomputes(candidate: Candidate, facts: Facts) -> bool:
+    """Whether a candidate runs over the reference once, before it trains."""
+    own = facts.option("precompute_ref_log_probs")
+    return bool(candidate.get("precompute_ref_log_probs", own))
+
+
+def reference_batches(candidate: Candidate, facts: Facts) -> Candidate:
+    """Return a candidate whose micro-batches are those of its pass over the reference.
+
+    TRL takes rows in their order there, ``precompute_ref_batch_size`` at once where that is set.
+    """
+    batch = facts.option("precompute_ref_batch_size")
+    knobs = {**candidate.knobs, "train_sampling_strategy": "sequential"}
+    if batch:
+        knobs["per_device_train_batch_size"] = int(batch)
+    return candidate.model_copy(update={"knobs": knobs})
+
+
 def timed_batches(passes: Sequence[Shapes], facts: Facts, *, flattened: bool) -> list[Rows]:
     """Return micro-batches that span the shapes of some passes, for one fit of all of them.
 

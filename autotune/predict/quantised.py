@@ -49,6 +49,31 @@ def cpu_kernels() -> dict[Any, Callable[..., Any]]:
     }
 
 
+def constants(parameter: Any) -> Iterator[Any]:
+    """Yield the tensors a quantised weight is read with: scales, codes, and scales of scales.
+
+    Args:
+        parameter: any parameter of a model.
+    """
+    states = [parameter, getattr(parameter, "quant_state", None)]
+    states.append(getattr(states[1], "state2", None))
+    for state in states:
+        for name in ("absmax", "code", "offset", "SCB", "CB"):
+            value = getattr(state, name, None)
+            if isinstance(value, torch.Tensor):
+                yield value
+
+
+def left_out(model: Any) -> list[str]:
+    """Say which weights of a quantised model are in no linear layer; nothing where all are."""
+    parameters = list(model.parameters())
+    if not any(next(constants(p), None) is not None for p in parameters):
+        return []
+    experts = {str(p.dtype) for p in parameters if p.dim() == 3 and p.is_floating_point()}
+    names = " and ".join(sorted(name.removeprefix("torch.") for name in experts))
+    return [f"Experts are no linear layers: their weights stay {names}."] if experts else []
+
+
 @contextlib.contextmanager
 def _with_fake_kin(kind: Any) -> Iterator[None]:
     original = kind.__new__

@@ -139,8 +139,15 @@ def cost_of(func: Any, faked: list[Any], outputs: tuple[Any, ...]) -> Cost | Non
     dtypes = [*floating, *[o.dtype for o in made], *[x.dtype for x in tensors]]
     if not dtypes:
         return None
-    flops = flops_of(name, kind, [tuple(x.shape) for x in tensors], any(x is True for x in faked))
+    causal = kind == "attention" and _is_causal(func, faked)
+    flops = flops_of(name, kind, [tuple(x.shape) for x in tensors], causal)
     return Cost(kind, dtypes[0], flops, sum(sizes) + written)
+
+
+def _is_causal(func: Any, leaves: list[Any]) -> bool:
+    """Whether attention is told to be causal; its operators take no lists."""
+    names = [argument.name for argument in func._schema.arguments]
+    return any(name == "is_causal" and leaf is True for name, leaf in zip(names, leaves))  # noqa: B905
 
 
 def touched_bytes(tensor: torch.Tensor) -> int:

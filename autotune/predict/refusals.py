@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 
 from autotune.core.errors import BadInput
+from autotune.knobs.needs import missing_package
 from autotune.predict.request import TraceRequest
 
 #: Optimizers whose states come from packages that have no shape functions, by how names begin.
@@ -75,6 +77,18 @@ def _optimizer(request: TraceRequest, _: str) -> str | None:
     return None
 
 
+def _bitsandbytes(request: TraceRequest, _: str) -> str | None:
+    """Its layers and optimizers are traced as they are; only flash kernels have a double."""
+    absent = {} if find_spec("bitsandbytes") else {"bitsandbytes": "not installed"}
+    missing = missing_package(request.options, absent)
+    if missing is None:
+        return None
+    return (
+        f"{missing[1]} is traced with the layers of bitsandbytes, which is not installed here "
+        "(pip install bitsandbytes; it needs no GPU for that)"
+    )
+
+
 REFUSALS: tuple[Callable[[TraceRequest, str], str | None], ...] = (
     _own_code,
     _offloading,
@@ -83,6 +97,7 @@ REFUSALS: tuple[Callable[[TraceRequest, str], str | None], ...] = (
     _kernels,
     _sharded,
     _optimizer,
+    _bitsandbytes,
 )
 
 

@@ -83,6 +83,8 @@ class TraceRequest(Frozen):
         accumulates: whether an update has more than one micro-step, so that gradients are held
             while activations are.
         target: the kind of device whose step is asked for.
+        precompute: follow the one-off pass over the reference instead of a training step; its work
+            is the ``micro_step``.
         capability: its CUDA compute capability such as ``9.0``; None where it is not known.
     """
 
@@ -93,3 +95,4 @@ class TraceRequest(Frozen):
     accumulates: bool = True
     target: Target = "cuda"
     capability: str | None = None
+    precompute: bool = False

@@ -19,15 +19,16 @@ import torch
 from transformers import PrinterCallback
 
 from autotune.core.job import Trainer
+from autotune.core.traced_step import StepPhase
 from autotune.predict.attention import FLASH
 from autotune.predict.batch import columns
 from autotune.predict.depth import layers_of
 from autotune.predict.follow import Follow
 from autotune.predict.followed import Followed
-from autotune.predict.ledger import Ledger, Segment
+from autotune.predict.ledger import Ledger, Segment, as_asked, by_512
 from autotune.predict.observed import Updates, followed_class
 from autotune.predict.operations import WorkSums
-from autotune.predict.quantised import cpu_kernels, quantised_weights
+from autotune.predict.quantised import constants, cpu_kernels, left_out, quantised_weights
 from autotune.predict.request import Documents, Judged, Pair, Row, TraceRequest
 from autotune.predict.stand_in import tokenizer
 from autotune.predict.surroundings import modules_move_in_place, quiet, weights_without_values
@@ -43,6 +44,9 @@ _FIRST_ROW: dict[Trainer, Row] = {
     Trainer.REWARD: Pair(prompt=0, chosen=8, rejected=8),
     Trainer.KTO: Judged(prompt=4, completion=4),
 }
+
+
+_OF_A_BATCH: tuple[StepPhase, ...] = ("precompute", "forward", "backward")
 
 
 def follow_batches(
@@ -67,7 +71,10 @@ def follow_batches(
             applied(rules_for(request.target, request.options), run.follow),
         ):
             trainer = run.build(model_dir, Path(folder))
-            run.train(trainer, batches)
+            if request.precompute:
+                run.precompute(trainer, batches)
+            else:
+                run.train(trainer, batches)
         return run.followed()
 
 
@@ -84,6 +91,7 @@ class _Run:
         self.forwards = 0
         self.held = 0
         self.remarks: list[str] = []
+        self.forward_phase: StepPhase = "precompute" if request.precompute else "forward"
 
     def build(self, model_dir: Path, folder: Path) -> Any:
         """Build the trainer on fake tensors."""
@@ -118,10 +126,7 @@ class _Run:
 
     def train(self, trainer: Any, batches: Sequence[Sequence[Row]]) -> None:
         """Run the trainer's loop over the batches."""
-        self._own_weights(trainer)
-        self._watch_layers(trainer)
-        packed = bool(self.request.options.get("packing"))
-        trainer.traced_batches = [_collated(trainer, self.request, b, packed) for b in batches]
+        trainer.traced_batches = self._watched(trainer, batches)
         together = self.request.accumulates
         trainer.args.gradient_accumulation_steps = len(batches) if together else 1
         trainer.args.max_steps = 1 if together else len(batches)
@@ -134,9 +139,27 @@ class _Run:
         finally:
             gc.unfreeze()
 
+    def precompute(self, trainer: Any, batches: Sequence[Sequence[Row]]) -> None:
+        """Run the one-off pass over the reference on the batches, as before any training."""
+        model = getattr(trainer, "ref_model", None) or trainer.model
+        collated = self._watched(trainer, batches)
+        with self.follow:
+            for batch in collated:
+                trainer.compute_ref_log_probs(model, self.begin_step(batch))
+        self.end_update()
+
+    def _watched(self, trainer: Any, batches: Sequence[Sequence[Row]]) -> list[Any]:
+        """Return the batches as the trainer collates them; what it holds is told from here on."""
+        self._own_weights(trainer)
+        self._watch_layers(trainer)
+        packed = bool(self.request.options.get("packing"))
+        return [_collated(trainer, self.request, b, packed) for b in batches]
+
     def _own_weights(self, trainer: Any) -> None:
-        for tensor in (*trainer.model.parameters(), *trainer.model.buffers()):
+        scales = (t for p in trainer.model.parameters() for t in constants(p))
+        for tensor in (*trainer.model.parameters(), *trainer.model.buffers(), *scales):
             self.follow.storages.own(tensor, "weights")
+        self.remarks += left_out(trainer.model)
         self.remarks.append(f"Weights are held as {_dtypes(trainer.model)}.")
         reference = getattr(trainer, "ref_model", None)
         if reference is not None:
@@ -154,7 +177,7 @@ class _Run:
     def _entered(self, number: int) -> Any:
         def hook(*_: Any) -> None:
             self.forwards += number == 0
-            self._mark("forward", number)
+            self._mark(self.forward_phase, number)
 
         return hook
 
@@ -164,7 +187,7 @@ class _Run:
             if tensor.requires_grad:
                 tensor.register_hook(lambda _: self._mark("backward", number))
             if last:
-                self._mark("forward", "head")
+                self._mark(self.forward_phase, "head")
 
         return hook
 
@@ -202,7 +225,7 @@ class _Run:
         """Begin a micro-step; returns its inputs as they arrive on the device."""
         self.batch += 1
         self.forwards = 0
-        self._mark("forward", "outside")
+        self._mark(self.forward_phase, "outside")
         arrived = {}
         for name, value in inputs.items():
             arrived[name] = value
@@ -228,11 +251,11 @@ class _Run:
     def end_update(self) -> None:
         """End an update."""
         self.follow.work = None
-        self.held = self.ledger.held_bytes(_as_asked)
+        self.held = self.ledger.held_bytes(as_asked)
 
     def followed(self) -> list[Followed]:
         """Return what was seen, batch by batch."""
-        heights = self.ledger.heights(_as_asked if self.request.target == "cpu" else _by_512)
+        heights = self.ledger.heights(as_asked if self.request.target == "cpu" else by_512)
         hosted = self.ledger.host_heights()
         shared = [h for h in heights if h.segment.phase in ("load", "optimizer_step")]
         return [
@@ -242,7 +265,7 @@ class _Run:
                     *(
                         replace(h, segment=replace(h.segment, batch=0))
                         for h in heights
-                        if h.segment.batch == at and h.segment.phase in ("forward", "backward")
+                        if h.segment.batch == at and h.segment.phase in _OF_A_BATCH
                     ),
                 ),
                 held_bytes=self.held,
@@ -274,13 +297,3 @@ def _dtypes(model: Any) -> str:
         name = packed.removeprefix("torch.")
         sizes[name] = sizes.get(name, 0) + parameter.numel()
     return " and ".join(sorted(sizes, key=lambda name: -sizes[name]))
-
-
-def _as_asked(size_bytes: int) -> int:
-    """torch's CPU allocator counts what was asked for."""
-    return size_bytes
-
-
-def _by_512(size_bytes: int) -> int:
-    """CUDA's caching allocator gives multiples of 512 bytes (c10 ``kMinBlockSize``)."""
-    return -(-size_bytes // 512) * 512

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.core import cuda_memory
+from autotune.predict import composites
 from autotune.predict.attention import flash_kernels, workspace_bytes
-from autotune.predict.autocast import cuda_autocast
+from autotune.predict.autocast import cuda_autocast, fp16_autocast
 from autotune.predict.follow import Follow
 from autotune.predict.offload import offloading
 from autotune.predict.patching import replaced
@@ -160,12 +161,10 @@ def _cublas(follow: Follow) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _flash_backward(follow: Follow) -> Iterator[None]:
-    import torch
-
-    backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-    follow.workspaces[backward] = workspace_bytes
-    yield
+def _attention(follow: Follow) -> Iterator[None]:
+    composites.backward_workspaces(follow, workspace_bytes)
+    with composites.attention(follow.capability):
+        yield
 
 
 def _has(name: str) -> Callable[[Options], bool]:
@@ -188,12 +187,34 @@ def _mixes(options: Options) -> bool:
     return bool(options.get("bf16", not options.get("fp16")) or options.get("fp16"))
 
 
+def _half(options: Options) -> bool:
+    return bool(options.get("fp16")) or str(options.get("dtype")) == "float16"
+
+
 RULES: tuple[TargetRule, ...] = (
     TargetRule(
         "autocast_in_fp32",
         "CUDA's autocast runs softmax, norms, powers and sums in fp32.",
         _mixes,
         lambda _: cuda_autocast(),
+    ),
+    TargetRule(
+        "fp16_autocast",
+        "accelerate runs fp16 under autocast on accelerators alone.",
+        _has("fp16"),
+        lambda _: fp16_autocast(),
+    ),
+    TargetRule(
+        "native_dropout",
+        "Dropout keeps a mask of one byte per element on CUDA.",
+        _always,
+        lambda _: composites.dropout(),
+    ),
+    TargetRule(
+        "half_to_float",
+        "Softmax of fp16 gives fp32 without a copy of its operand on CUDA.",
+        _half,
+        lambda _: composites.half_softmax(),
     ),
     TargetRule(
         "triton_head",
@@ -221,10 +242,11 @@ RULES: tuple[TargetRule, ...] = (
         lambda _: contextlib.nullcontext(),
     ),
     TargetRule(
-        "flash_backward_workspace",
-        "Attention's backward pass holds an fp32 accumulator on CUDA.",
+        "attention_kernels",
+        "sdpa runs FlashAttention on CUDA, the efficient kernels where there is a mask; their "
+        "backward pass holds an fp32 accumulator.",
         _always,
-        _flash_backward,
+        _attention,
     ),
     TargetRule(
         "flash_output_set",

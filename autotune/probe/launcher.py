@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from autotune.knobs.isolation import CHILD_ENV, LAUNCHER_ENV
+from autotune.knobs.isolation import CHILD_ENV, LAUNCHER_ENV, WAITING_ENV, WAITING_NAMES
 
 #: The module every measuring process runs.
 ENTRY = "autotune.child"
@@ -42,14 +42,16 @@ class Launcher(Protocol):
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the user's environment less a launcher's names, plus what isolation asks for.
+    """Return the user's environment less a launcher's names, plus what measuring asks for.
 
     Args:
         extra: variables of the job or of a candidate; isolation wins over them.
     """
     kept = {k: v for k, v in os.environ.items() if k not in LAUNCHER_ENV}
     own = {k: v for k, v in (extra or {}).items() if k not in LAUNCHER_ENV}
-    return {**kept, **own, **CHILD_ENV}
+    asked = {**kept, **own}
+    waiting = {} if any(name in asked for name in WAITING_NAMES) else WAITING_ENV
+    return {**asked, **waiting, **CHILD_ENV}
 
 
 class Lifeline:

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from autotune.core.environment import Device, Environment
 from autotune.core.job import Frozen, Words
+from autotune.core.positions import Positions
 from autotune.core.profile import DatasetProfile
 
 
@@ -18,7 +19,7 @@ class ModelFacts(Frozen):
         model_dir: local directory probes build the model from.
         name: how the user named it.
         model_type: transformers' ``model_type``.
-        positions: longest sequence, None when unlimited.
+        positions: how long a sequence it takes, None when unlimited.
         vocabulary: rows of the input embedding.
         moe: whether it routes tokens to experts.
         has_weights: whether real weights are at hand locally.
@@ -29,7 +30,7 @@ class ModelFacts(Frozen):
     model_dir: str
     name: str
     model_type: str
-    positions: int | None
+    positions: Positions | None
     vocabulary: int
     moe: bool
     has_weights: bool

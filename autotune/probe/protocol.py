@@ -45,7 +45,8 @@ class Verification(Frozen):
     """Look at one candidate for longer before it is emitted (DESIGN.md 5.9).
 
     Args:
-        updates: optimizer updates over the worst batches, at least 20.
+        updates: optimizer updates over the worst batches among typical and short ones, at least
+            20, after two of each worst one.
         save: save one checkpoint half-way, and go on after it.
         eval_rows_dir: folder of the prepared evaluation rows; None when the config does not
             evaluate.

@@ -20,6 +20,10 @@ from autotune.core.errors import ToolFailure
 from autotune.probe.cold import ColdLauncher
 from autotune.probe.launcher import ENTRY, Launched, Lifeline, child_environment
 
+#: Seconds after which something hangs: importing takes 5 s on a quiet machine and minutes on a disk
+#: or a processor that is busy, forking a moment.
+_READY_S, _FORK_S = 900.0, 300.0
+
 
 class WarmServer:
     """Fork measuring processes from a server that has imported the training libraries once."""
@@ -63,7 +67,7 @@ class WarmServer:
         return self._process.pid
 
     def wait_ready(
-        self, timeout_s: float = 180.0, tick: Callable[[float], None] | None = None
+        self, timeout_s: float = _READY_S, tick: Callable[[float], None] | None = None
     ) -> str:
         """Wait until the libraries are imported.
 
@@ -100,10 +104,10 @@ class WarmServer:
         self.wait_ready()
         self._started.clear()
         self._order({"request": str(request)})
-        end = time.monotonic() + 60.0
+        end = time.monotonic() + _FORK_S
         while not self._started:
             if time.monotonic() > end:
-                raise ToolFailure("the measuring process forked no child within 60 s.")
+                raise ToolFailure(f"the measuring process forked no child within {_FORK_S:.0f} s.")
             self._listen(0.1)
         return _WarmProcess(self, self._started.pop())
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from autotune.core.kept_words import kept_words
 from autotune.core.result import Result, TrialRecord
-from autotune.core.units import show_bytes, show_duration, show_ratio
+from autotune.core.units import show_bytes, show_duration
 from autotune.report import palette
 from autotune.report.figure import (
     Chart,
@@ -119,7 +120,7 @@ def _hover(trial: TrialRecord, result: Result) -> str:
     if estimate is not None:
         lines.append(f"{show_duration(estimate.pass_seconds)} for one pass")
         lines.append(f"{estimate.useful_tokens_per_s:,.0f} useful tokens/s")
-        lines.append(f"{show_ratio(estimate.retention_ratio)} of the label tokens kept")
+        lines.append(kept_words(result, trial))
     else:
         ending = trial.report.ending
         lines.append(escape(f"{ending.outcome.value}: {ending.reason}"))

@@ -97,6 +97,7 @@ def _padding(report: LengthReport) -> dict[str, Any]:
 
 def _packing(report: LengthReport) -> dict[str, Any]:
     heads = ["max_length", "strategy", "rows", "fill", "tokens kept", "documents per row"]
+    heads += ["documents cut", "documents split", "label tokens kept in context"]
     rows = [
         (
             row,
@@ -107,9 +108,16 @@ def _packing(report: LengthReport) -> dict[str, Any]:
                 show_ratio(packed.fill_ratio),
                 show_ratio(packed.tokens_kept_ratio),
                 f"{packed.documents_per_row:.1f}",
+                f"{packed.documents_cut:,}",
+                f"{packed.documents_split:,}",
+                _share(packed.label_tokens_kept_ratio),
             ],
         )
         for row in report.lengths
         for packed in row.packing
     ]
     return _table(heads, rows, report.advice.max_length)
+
+
+def _share(ratio: float | None) -> str:
+    return "" if ratio is None else show_ratio(ratio)

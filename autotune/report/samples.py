@@ -64,20 +64,20 @@ def sample_of(
     sample = _middle([t.estimate.useful_tokens_per_s for t in timed if t.estimate])
     if sample is None or trial.estimate is None:
         return None
-    count = max(len(measured[0].timed_steps), 1)
+    count = max(len(measured[0].steady_steps), 1)
     within = sample.value * _MEDIAN_95 * trial.estimate.spread_ratio / math.sqrt(count)
     return Sample(sample.value, max(within, sample.noise))
 
 
 def steps_of(result: Result, trial: TrialRecord) -> tuple[Step, ...]:
-    """Return the timed steps of a candidate, each with the median time of its repeats.
+    """Return the steady steps of a candidate, each with the median time of its repeats.
 
     Args:
         result: the result the trial is of.
         trial: the candidate; repeats of other shapes than the first are left out.
     """
     timed = result.timed_of(trial.candidate.key) or (trial,)
-    series = [t.report.measurement.timed_steps for t in timed if t.report.measurement]
+    series = [t.report.measurement.steady_steps for t in timed if t.report.measurement]
     alike = [steps for steps in series if shapes(steps) == shapes(series[0])]
     return tuple(
         step.model_copy(update={"seconds": median(steps[n].seconds for steps in alike)})

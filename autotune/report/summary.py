@@ -5,7 +5,7 @@ Computes nothing that was not measured; knows no format.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autotune.core.kept_words import kept_words, lost_words, reference_words
@@ -192,9 +192,9 @@ def facts(result: Result) -> list[Fact]:
         )
     peak, peak_before = _peak(best), _peak(other) if other else None
     if peak is not None:
-        rows.append(
-            _fact("Peak memory", peak, peak_before, lambda n: show_bytes(int(n)), less=True)
-        )
+        row = _fact("Peak memory", peak, peak_before, lambda n: show_bytes(int(n)), less=True)
+        measured = best.report.measurement
+        rows.append(replace(row, best=row.best + (measured.peak_where if measured else "")))
     return rows
 
 

@@ -54,6 +54,7 @@ def _memory(trial: TrialRecord) -> dict[str, Any]:
         "paged_bytes": peaks.paged_bytes if peaks else None,
         "process_bytes": peaks.process_bytes if peaks else None,
         "device_used_bytes": peaks.device_used_bytes if peaks else None,
+        "peak_stage": measurement.peak_stage if measurement else None,
         "allocation_retries": peaks.allocation_retries if peaks else None,
         "needed_bytes": trial.report.needed_bytes,
         "cap_bytes": measurement.cap_bytes if measurement else None,
@@ -84,7 +85,7 @@ def _predicted(trial: TrialRecord) -> dict[str, Any]:
 def _speed(trial: TrialRecord) -> dict[str, Any]:
     estimate = trial.estimate
     measurement = trial.report.measurement
-    timed = measurement.timed_steps if measurement else ()
+    timed = measurement.steady_steps if measurement else ()
     optimizer = measurement.optimizer_seconds if measurement else ()
     return {
         "score_seconds": estimate.score_seconds if estimate else None,
@@ -106,4 +107,6 @@ def _speed(trial: TrialRecord) -> dict[str, Any]:
         "step_seconds": median(step.seconds for step in timed) if timed else None,
         "optimizer_seconds": median(optimizer) if optimizer else None,
         "timed_steps": len(timed) or None,
+        "first_uses_dropped": measurement.dropped_first_uses if measurement else None,
+        "skipped_updates": measurement.skipped_updates if measurement else None,
     }

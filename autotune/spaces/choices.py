@@ -147,7 +147,9 @@ def _listed(name: str, dimension: Dimension, facts: Facts, own: Candidate) -> tu
         explicit = facts.job.options.get("max_length")
         limit = None if explicit is None else int(explicit)
         return tuple(
-            facts.lengths.max_length_choices(facts.positions, facts.job.min_retention_ratio, limit)
+            facts.lengths.max_length_choices(
+                facts.longest_tried, facts.job.min_retention_ratio, limit
+            )
         )
     if name == "per_device_train_batch_size":
         return _batches(facts, own)
@@ -163,7 +165,7 @@ def _packed_lengths(facts: Facts, strategies: set[str], dropped: Dropped) -> lis
     rows so short would cut more than may be lost, splitting is left, which needs a word.
     """
     explicit = facts.job.options.get("max_length")
-    limits = [int(n) for n in (facts.positions, explicit) if n is not None]
+    limits = [int(n) for n in (facts.longest_tried, explicit) if n is not None]
     top = min([4 * facts.lengths.longest, *limits])
     lengths = [2**i for i in range(_SHORTEST_PACKED.bit_length() - 1, top.bit_length())]
     found = [

@@ -14,13 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from autotune.core.candidate import Candidate, Value
-from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.result import Skipped
 from autotune.knobs.catalog import KNOBS, knobs_of, user_candidate
 from autotune.knobs.facts import Facts
 from autotune.knobs.no_effect import idle_words, shown
 from autotune.knobs.rules import judge
-from autotune.knobs.rules_model import machine_has_it
 from autotune.knobs.translate import canonical, simplified
 from autotune.knobs.versions import canonical_choice
 from autotune.spaces.choices import Dropped, possible, searched_choices
@@ -137,23 +135,6 @@ def _never_act(
     """Say which choices do nothing in any candidate, a sentence for every reason."""
     never = {f"{n} {shown(v)}": why for (n, v), why in idle.items() if (n, v) not in acting}
     return idle_words("any candidate, so not tried apart", never)
-
-
-def require_own(facts: Facts) -> None:
-    """Check that the user's own config may be trained, where nothing else can be measured.
-
-    Raises:
-        BadInput: a rule is against it; says which and why.
-        EnvironmentUnable: this machine lacks what it asks for.
-    """
-    verdict = judge(canonical(user_candidate(facts), facts), facts, own=True)
-    if verdict.valid:
-        return
-    error = EnvironmentUnable if verdict.rule == machine_has_it.__name__ else BadInput
-    raise error(
-        f"your config cannot be trained, and nothing else may be tried: {verdict.reason}.",
-        "Change that option; what is fixed with --set is not searched.",
-    )
 
 
 @dataclass(frozen=True)

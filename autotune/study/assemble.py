@@ -11,6 +11,7 @@ from typing import Any
 
 from autotune.core.about import __version__
 from autotune.core.job import Budget, Job
+from autotune.core.measurement import Measurement
 from autotune.core.memory import Peaks
 from autotune.core.prediction import Prediction
 from autotune.core.result import Ratio, Result, Skipped, TrialRecord
@@ -160,9 +161,11 @@ def _verification(trials: tuple[TrialRecord, ...], best: TrialRecord | None, unc
         return f"NOT verified: {why}" if why else ""
     measured = found.report.measurement
     peaks = measured.update_peaks_bytes
+    highest = max(*peaks, measured.peaks.deciding_bytes or 0)
     parts = [
         f"verified in a fresh process with {measured.weights} weights: {len(peaks)} updates over "
-        f"the worst batches, highest peak {show_bytes(max(peaks))}, not growing"
+        f"the worst batches among typical and short ones, highest peak {show_bytes(highest)}"
+        f"{measured.peak_where}, not growing"
     ]
     if measured.saved:
         parts.append("one checkpoint saved and trained on after it")
@@ -185,6 +188,11 @@ def _pays_back(seconds: float, speedup: Ratio | None) -> float | None:
     if speedup is None or speedup.low <= 1.0:
         return None
     return seconds / (1.0 - 1.0 / speedup.value)
+
+
+def most_where(measured: Measurement) -> str:
+    """Return where the highest peak was, to follow `peaks_line`; empty when not known."""
+    return f", most{measured.peak_where}" if measured.peak_where else ""
 
 
 def peaks_line(peaks: Peaks) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable, ToolFailure
@@ -65,22 +67,10 @@ class Database:
         )
 
     def _storage(self, url: str | None) -> Any:
-        from sqlalchemy.exc import ArgumentError
-
         if url is None:
             return self.optuna.storages.InMemoryStorage()
-        try:
+        with _a_database(url):
             return self.optuna.storages.RDBStorage(url, engine_kwargs=_engine_options(url))
-        except ArgumentError as error:  # unknown dialects included
-            raise BadInput(
-                f"--storage is {url!r}: {error}.",
-                "It takes a database URL such as sqlite:///study.db or mysql+pymysql://host/name.",
-            ) from error
-        except ImportError as error:
-            raise EnvironmentUnable(
-                f"the driver of --storage {url.partition('://')[0]} is not installed.",
-                "Install it, or name another, as in mysql+pymysql://.",
-            ) from error
 
     def patiently(self, call: Callable[[], _T]) -> _T:
         """Make a call, again after a pause while the database cannot be used.
@@ -102,6 +92,57 @@ class Database:
             return call()
         except self.errors as error:
             raise _said(error) from error
+
+
+def check_database(url: str) -> None:
+    """Check that a storage can be opened and written to; nothing is left in it.
+
+    Args:
+        url: Optuna storage URL.
+
+    Raises:
+        BadInput, EnvironmentUnable, ToolFailure: as for `Database`.
+    """
+    from sqlalchemy import create_engine, make_url, text
+    from sqlalchemy.exc import SQLAlchemyError
+
+    with _a_database(url):
+        place = make_url(url)
+        engine = create_engine(place, **_engine_options(url))
+    lite = place.get_backend_name() == "sqlite"
+    file = Path(place.database) if lite and place.database not in (None, ":memory:") else None
+    is_new = file is not None and not file.exists()
+    try:
+        with engine.connect() as connection:
+            connection.execute(text("SELECT 1 FROM sqlite_master" if lite else "SELECT 1"))
+            if lite:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # what may be read only refuses
+                connection.exec_driver_sql("ROLLBACK")
+    except SQLAlchemyError as error:
+        raise _said(error) from error
+    finally:
+        engine.dispose()
+        if file is not None and is_new:
+            file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _a_database(url: str) -> Iterator[None]:
+    """Say what is wrong with the URL of a storage."""
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        yield
+    except ArgumentError as error:  # unknown dialects included
+        raise BadInput(
+            f"--storage is {url!r}: {error}.",
+            "It takes a database URL such as sqlite:///study.db or mysql+pymysql://host/name.",
+        ) from error
+    except ImportError as error:
+        raise EnvironmentUnable(
+            f"the driver of --storage {url.partition('://')[0]} is not installed.",
+            "Install it, or name another, as in mysql+pymysql://.",
+        ) from error
 
 
 def _engine_options(url: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from autotune.core.job import Trainer
+from autotune.core.measurement import Measurement
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
 from autotune.core.units import show_duration
@@ -15,6 +16,10 @@ from autotune.study.unmoved import unmoved
 
 #: Values of transformers' ``device_map`` that divide a model among devices.
 _SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+#: Share of an epoch above which what is paid once per shape is said.
+_WORTH_SAYING = 0.01
 
 
 def findings(trials: Sequence[TrialRecord], best: TrialRecord | None, facts: Facts) -> list[str]:
@@ -71,6 +76,13 @@ def _of_best(trial: TrialRecord | None) -> list[str]:
             f"and try again, {retries} times in probe {trial.number}. The time is in its numbers; "
             "more --headroom avoids it."
         )
+    if measured.dropped_first_uses:
+        found.append(_first_uses(trial, measured))
+    if skipped := measured.skipped_updates:
+        found.append(
+            f"fp16: the gradient scaler skipped {skipped} updates of probe {trial.number} while "
+            "its scale settled, as it does at the start of a real run; they are in no time."
+        )
     once = trial.estimate.precompute_seconds if trial.estimate is not None else 0.0
     if once:
         found.append(
@@ -78,6 +90,22 @@ def _of_best(trial: TrialRecord | None) -> list[str]:
             f"{show_duration(once)} on top of the passes; candidates were compared with its share."
         )
     return found
+
+
+def _first_uses(trial: TrialRecord, measured: Measurement) -> str:
+    """Say what the times of a probe leave out, and what a whole run pays where it matters."""
+    said = (
+        f"The times of the chosen config leave out {measured.dropped_first_uses} first uses of a "
+        "shape, which may be slower (attention plans, compilation)"
+    )
+    estimate = trial.estimate
+    if estimate is not None and estimate.first_use_seconds > _WORTH_SAYING * estimate.pass_seconds:
+        said += (
+            f": a whole run meets about {estimate.shapes:,} shapes, in all about "
+            f"{show_duration(estimate.first_use_seconds)} once, on top of its epochs; "
+            "pad_to_multiple_of or packing makes them fewer"
+        )
+    return f"{said}."
 
 
 def _saved_nothing(one: InVain) -> str:

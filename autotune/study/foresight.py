@@ -33,16 +33,16 @@ from autotune.predict.forecast import (
     micro_times,
     predict,
     timed,
-    wanted,
 )
 from autotune.predict.request import Target, TraceRequest
 from autotune.predict.step_time import StepTimes
+from autotune.predict.wanted import wanted
 from autotune.probe.protocol import InspectSpec, Reply, Trace, TraceSpec
 from autotune.study.traces import name_of
 
-_INSPECT_DEADLINE_S = 180.0
+_INSPECT_DEADLINE_S = 900.0
 #: A trace that began within its time may end after it.
-_GRACE_S = 60.0
+_GRACE_S = 300.0
 #: Why a step has no trace when no time was left for one.
 NOT_KEPT = "it was not traced before"
 
@@ -92,7 +92,7 @@ def trace_candidates(
         ToolFailure: the measuring process failed.
     """
     asked = wanted(candidates, facts, model_dir, _target(facts.device))
-    requests = {key_of(r): r for one in asked for r in (*one.timed, one.memory)}
+    requests = {key_of(r): r for one in asked for r in one.requests}
     kept = {} if kept is None else kept
     names = {key: name_of(request) for key, request in requests.items()}
     traced: dict[str, TracedStep | str] = {
@@ -140,24 +140,27 @@ def trace_peaks(
 ) -> dict[str, TracedPeak]:
     """Return what the peaks of a few candidates are made of, by key; refused ones are left out.
 
-    Arguments are those of `trace_candidates`; only the step whose peak decides is traced.
+    Arguments are those of `trace_candidates`; only the steps whose peak decides are traced.
 
     Raises:
         ToolFailure: the measuring process failed.
     """
     asked = wanted(candidates, facts, model_dir, _target(facts.device))
-    deciding = [one.memory for one in asked]
-    answers = _traced(deciding, tracing, seconds=seconds, tick=tick, tell=tell)
-    return {
-        one.candidate.key: TracedPeak(
-            peak_bytes=answer.step.peak_bytes,
-            phase=answer.step.phase,
-            split=answer.step.split,
-            offloaded_bytes=answer.step.offloaded_bytes,
-        )
-        for one, answer in zip(asked, answers, strict=True)
-        if answer.step is not None
-    }
+    deciding = [request for one in asked for request in one.deciding]
+    answers = iter(_traced(deciding, tracing, seconds=seconds, tick=tick, tell=tell))
+    found: dict[str, TracedPeak] = {}
+    for one in asked:
+        steps = [next(answers).step for _ in one.deciding]
+        known = [step for step in steps if step is not None]
+        if len(known) == len(steps):
+            highest = max(known, key=lambda step: step.peak_bytes)
+            found[one.candidate.key] = TracedPeak(
+                peak_bytes=highest.peak_bytes,
+                phase=highest.phase,
+                split=highest.split,
+                offloaded_bytes=max(step.offloaded_bytes for step in known),
+            )
+    return found
 
 
 def _traced(
@@ -214,7 +217,7 @@ class Foresight:
         if candidate.key not in self._traced:
             return
         one, times = self._traced[candidate.key]
-        traced = one.step.peak_bytes
+        traced = one.peak.peak_bytes
         measured = report.measurement
         if report.ending.outcome.is_memory:
             if report.needed_bytes is not None:
@@ -227,7 +230,7 @@ class Foresight:
         self._predict()
 
     def _learn_times(self, one: Foreseen, expected: Timed, measured: Measurement) -> None:
-        steps = measured.timed_steps
+        steps = measured.steady_steps
         if steps:
             times = micro_times(
                 one,

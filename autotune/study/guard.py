@@ -13,12 +13,14 @@ from typing import Literal
 import numpy as np
 
 from autotune.core.candidate import Candidate
+from autotune.core.kept import SPLITTING
 from autotune.core.lengths import IntArray, Lengths
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome
 from autotune.core.result import TrialRecord
 from autotune.core.rows import paired_rows
 from autotune.knobs.facts import Facts
+from autotune.knobs.retention import SPLIT
 from autotune.probe.equivalence import TOLERANCES, difference_ratio
 from autotune.probe.protocol import GuardSide, GuardSpec
 
@@ -55,7 +57,7 @@ def not_comparable(chosen: TrialRecord, against: TrialRecord, facts: Facts) -> s
     for trial in (chosen, against):
         if trial.changes in _CHANGED:
             return _CHANGED[trial.changes]
-    if not _eligible(chosen.candidate, against.candidate, facts.lengths).size:
+    if not _eligible(chosen.candidate, against.candidate, facts).size:
         return "no row is short enough to be whole under both"
     return ""
 
@@ -114,25 +116,42 @@ def update_rows(chosen: Candidate, against: Candidate, facts: Facts) -> tuple[in
     unpacked = [c for c in (chosen, against) if c.get("packing", "none") == "none"]
     unit = math.lcm(*(int(c.get("per_device_train_batch_size") or 1) for c in unpacked))
     count = unit * max(1, round(facts.effective_batch / unit))
-    eligible = _eligible(chosen, against, facts.lengths)
+    eligible = _eligible(chosen, against, facts)
     sample = np.asarray(paired_rows(facts.lengths, seed=facts.job.seed), dtype=np.int64)
-    rows = [*sample[np.isin(sample, eligible)], *eligible[:count]]
+    rows = np.asarray([*sample[np.isin(sample, eligible)], *eligible[:count]], dtype=np.int64)
+    limits = [_limit(c, facts.lengths) for c in (chosen, against)]
+    apart = (facts.lengths.tokens[rows] > min(limits)) & (limits[0] != limits[1])
+    # where rows that one of them cuts or splits are compared at all, they are half of the update
+    rows = np.concatenate((rows[apart][: max(1, count // 2)], rows[~apart], rows[apart]))
     return tuple(int(row) for row in np.resize(list(dict.fromkeys(rows)), count))
 
 
-def _eligible(chosen: Candidate, against: Candidate, lengths: Lengths) -> IntArray:
-    """Return the rows both candidates train the same tokens of.
+def _eligible(chosen: Candidate, against: Candidate, facts: Facts) -> IntArray:
+    """Return the rows both candidates have to train the same tokens of.
 
-    Unpacked rows cut at one length are equal; otherwise only rows that no one cuts are, since
-    packing drops or moves what is beyond its length.
+    Unpacked rows cut at one length are equal; otherwise rows that neither cuts or splits are, and
+    the longer ones may differ as far as the user accepts to lose them. Where they hold more than
+    that, they are compared too, up to where the reference trains them whole: whatever let such a
+    candidate through, the comparison then fails.
     """
+    lengths = facts.lengths
     limits = [_limit(c, lengths) for c in (chosen, against)]
     packed = any(c.get("packing", "none") != "none" for c in (chosen, against))
     whole = min(limits)
+    least = facts.job.min_retention_ratio * lengths.labels_kept(limits[1])
+    accepted = SPLIT in facts.job.allow and chosen.get("packing") in SPLITTING
+    if lengths.labels_kept(whole) < least and not accepted:
+        whole = limits[1]
     kept = lengths.kept_rows(whole)
     if packed or limits[0] != limits[1]:
         kept = kept & (lengths.tokens <= whole)
     return np.flatnonzero(kept)
+
+
+def _longest(chosen: TrialRecord, against: TrialRecord, facts: Facts) -> int:
+    """Return the tokens of the longest row that is compared, as the reference trains it."""
+    rows = list(update_rows(chosen.candidate, against.candidate, facts))
+    return int(facts.lengths.cut(_limit(against.candidate, facts.lengths))[rows].max())
 
 
 def _limit(candidate: Candidate, lengths: Lengths) -> int:
@@ -170,7 +189,8 @@ def words(
     kind = "real" if compared.weights == "real" else "seeded random"
     return (
         f"trains what the reference trains: one update on the same {mine.label_tokens:,} label "
-        f"tokens ({mine.micro_steps} against {theirs.micro_steps} micro-steps, {kind} weights, "
+        f"tokens, rows of up to {_longest(chosen, against, facts):,} tokens "
+        f"({mine.micro_steps} against {theirs.micro_steps} micro-steps, {kind} weights, "
         f"dropout off) differs by {difference_ratio(mine.loss, theirs.loss):.1e} in the loss and "
         f"{difference_ratio(mine.grad_norm, theirs.grad_norm):.1e} in the gradient norm "
         f"(allowed in {mine.precision}: {loss:g} and {norm:g})"

@@ -11,9 +11,9 @@ from autotune.core.kept import SPLITTING
 from autotune.core.measurement import Measurement
 from autotune.core.result import Estimate
 from autotune.core.shapes import Shapes
-from autotune.core.time_model import fit
+from autotune.core.time_model import TimeModel, fit
 from autotune.knobs.facts import Facts
-from autotune.knobs.passes import pass_shapes
+from autotune.knobs.passes import pass_shapes, passes_of_run
 from autotune.knobs.retention import documents_of, earned_ratio, retention, useful_tokens_ratio
 from autotune.knobs.translate import Settings
 from autotune.study.emptying import emptying_seconds, rhythm, undisturbed
@@ -33,8 +33,8 @@ def estimate(
         measurement: its timed steps.
         facts: job, rows and machine.
     """
-    steps = measurement.timed_steps
-    if not steps:
+    steps = measurement.steady_steps
+    if not steps or not measurement.optimizer_seconds:
         return None
     shapes = pass_shapes(candidate, settings, facts)
     every = rhythm(settings, facts)
@@ -52,8 +52,9 @@ def estimate(
     seconds = float(micro) + updates * float(np.median(measurement.optimizer_seconds))
     seconds += emptying or 0.0
     earned = earned_ratio(candidate, facts)
+    different = len(set(zip(shapes.tensor_rows.tolist(), shapes.width.tolist(), strict=True)))
     once = precompute_seconds(measurement, shapes)
-    each = seconds + once / passes(settings, facts, updates)
+    each = seconds + once / passes_of_run(settings, facts, updates)
     trained, padded = int(shapes.useful_tokens.sum()), int(shapes.padded_tokens.sum())
     labels = earned * facts.reference.labels(facts.lengths.trained)
     total = int(facts.lengths.trained.both_sides(None).sum())
@@ -79,7 +80,26 @@ def estimate(
         spread_ratio=model.spread_ratio,
         precompute_seconds=once,
         emptying_seconds=emptying,
+        first_use_seconds=different * first_use_seconds(measurement, model),
+        shapes=different,
     )
+
+
+def first_use_seconds(measurement: Measurement, model: TimeModel) -> float:
+    """Return how much longer a first use of a shape takes than later ones, the median.
+
+    Args:
+        measurement: its first uses are compared with what the model says of their shapes.
+        model: fitted to its steady steps.
+    """
+    firsts = [s for s in (*measurement.warmup_steps, *measurement.timed_steps) if s.first_use]
+    if not firsts:
+        return 0.0
+    later = model.seconds(
+        np.asarray([s.padded_tokens for s in firsts], dtype=np.float64),
+        np.asarray([s.width for s in firsts], dtype=np.float64),
+    )
+    return max(0.0, float(np.median([s.seconds for s in firsts] - later)))
 
 
 def precompute_seconds(measurement: Measurement, shapes: Shapes) -> float:
@@ -93,17 +113,3 @@ def precompute_seconds(measurement: Measurement, shapes: Shapes) -> float:
     if once is None or not once.tokens:
         return 0.0
     return once.seconds * float(shapes.useful_tokens.sum()) / once.tokens
-
-
-def passes(settings: Settings, facts: Facts, updates: int) -> float:
-    """Return how often the user's run goes over the data, by which what is run once is divided.
-
-    Args:
-        settings: what the candidate means to TRL.
-        facts: job, rows and machine.
-        updates: optimizer updates in one pass.
-    """
-    steps = int(settings.options.get("max_steps") or facts.option("max_steps") or -1)
-    if steps > 0:
-        return steps / max(1, updates)
-    return float(facts.option("num_train_epochs") or 1.0)

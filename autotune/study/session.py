@@ -281,7 +281,7 @@ class Session:
         tail = " / ".join(last[-1].detail.strip().splitlines()[-2:])
         raise EnvironmentUnable(
             f"the first {len(last)} probes all ended the same way: {last[-1].reason}.",
-            f"{tail} The whole log is {self.trials[-1].report.log_file}.",
+            f"{tail} The whole log is {self.trials[-1].report.log_file}.".strip(),
         )
 
 

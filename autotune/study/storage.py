@@ -27,12 +27,18 @@ from autotune.core.candidate import Value
 from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.result import TrialRecord
 from autotune.probe.documents import write_document
-from autotune.study.database import Database
+from autotune.study.database import Database, check_database
 from autotune.study.ownership import hold, is_alive, this_process
 from autotune.study.told import Told
 
 STUDY_NAME = "autotune"
 IN_MEMORY = "memory:"
+
+
+def check_storage(url: str) -> None:
+    """Check that a storage can be opened and written to; errors as for `Store`."""
+    if url != IN_MEMORY:
+        check_database(url)
 
 
 @dataclass(frozen=True)

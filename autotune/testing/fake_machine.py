@@ -103,6 +103,12 @@ class FakeMachine:
         checkpointing: factors of ``none``, ``selective`` and ``full`` gradient checkpointing.
         offloading: factors of activation offloading.
         reserved_ratio: what the caching allocator reserves per allocated byte (CUDA), at least 1.
+        mixed_ratio: what mixed lengths add to what it reserves, a factor of at least 1.
+        evaluation_bytes: what an evaluation allocates beside what is held between updates.
+        saving_bytes: what saving a checkpoint allocates beside that.
+        first_use_s: seconds more the first time a process meets a shape, where that costs anything
+            (`autotune.probe.child.first_uses`).
+        skipped_updates: first updates of a process that a gradient scaler skips (fp16).
         noise_ratio: standard deviation of step times, relative.
         instead: values in effect whatever is asked for, by the names they are read back under.
         seed: seed of the noise.
@@ -125,6 +131,11 @@ class FakeMachine:
     checkpointing: Mapping[str, Factors] = field(default_factory=lambda: dict(_CHECKPOINTING))
     offloading: Factors = Factors(0.6, 1.25)
     reserved_ratio: float = 1.05
+    mixed_ratio: float = 1.0
+    evaluation_bytes: int = 0
+    saving_bytes: int = 0
+    first_use_s: float = 0.0
+    skipped_updates: int = 0
     noise_ratio: float = 0.0
     instead: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
@@ -145,7 +156,7 @@ class FakeMachine:
 
         Args:
             spec: the request.
-            update: updates finished before; the optimizer has states after the first.
+            update: updates that took place before; the optimizer has states after the first.
         """
         states = 0 if self.paged_bytes(spec) else self.optimizer_bytes
         return self.loaded_bytes(spec) + self.gradient_bytes + states * (update > 0)

@@ -5,41 +5,42 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import reduce
 
 import numpy as np
 
 from autotune.core.lengths import Lengths
-from autotune.core.measurement import Measurement, Precompute, Step
-from autotune.core.memory import Peaks
+from autotune.core.measurement import Measurement, Precompute
+from autotune.core.memory import highest
 from autotune.core.outcome import Phase
+from autotune.core.stages import EVAL, LOAD, MEMORY, SAVE, TIMED
 from autotune.knobs.table_memory import checkpointing_of
-from autotune.probe.child.batches import BatchFacts, timed_batches, warmup_batches, worst_batches
+from autotune.probe.child.batches import (
+    BatchFacts,
+    RowFacts,
+    ShapeRule,
+    mixed_batches,
+    of_few_shapes,
+    timed_batches,
+    warmup_batches,
+    worst_batches,
+)
+from autotune.probe.child.first_uses import cost_something
 from autotune.probe.observed import Observed
-from autotune.probe.protocol import EMPTIED_EVERY, ProbeSpec
+from autotune.probe.protocol import ProbeSpec
 from autotune.testing.fake_machine import FakeMachine
 from autotune.testing.fake_rows import MAX_LENGTH, flattens, made_rows, made_shape, refusal_of
 from autotune.testing.fake_script import (
     Dies,
-    Diverges,
-    Grows,
     Hangs,
     Happening,
     Pollutes,
     Raises,
-    Spills,
     out_of_memory,
 )
+from autotune.testing.fake_steps import FakeSteps, OutOfMemory
 
-_UPDATES = 2
 _ACCUMULATION = 2
-_CUDA_ONLY = "a CUDA number; this machine is a CPU"
-
-
-class _OutOfMemory(Exception):
-    def __init__(self, phase: Phase, step: int, wanted_bytes: int) -> None:
-        super().__init__()
-        self.phase, self.step, self.wanted_bytes = phase, step, wanted_bytes
 
 
 class FakeSession:
@@ -60,6 +61,7 @@ class FakeSession:
         self.batch = int(spec.options.get("per_device_train_batch_size", 8))
         steps = int(spec.options.get("gradient_accumulation_steps", 1))
         self.accumulation = min(steps, _ACCUMULATION)
+        self.steps = FakeSteps(machine, spec, happening, self.rng, self.accumulation)
 
     def observe(self) -> tuple[Observed, float]:
         """Return what the parent would see, and the seconds it took."""
@@ -93,7 +95,7 @@ class FakeSession:
                 return self._failed(nothing, self.happening, None), self.machine.load_s
         try:
             measurement = self._measure()
-        except _OutOfMemory as full:
+        except OutOfMemory as full:
             words = out_of_memory(self.spec.device, full.phase, full.step, full.wanted_bytes)
             return self._failed(nothing, words, None), self.machine.load_s
         if isinstance(self.happening, Raises):
@@ -105,39 +107,32 @@ class FakeSession:
         return replace(seen, failure=why.failure(), measurement=measured, code=1)
 
     def _measure(self) -> Measurement:
-        spec, machine = self.spec, self.machine
-        packing = bool(spec.options.get("packing", False))
+        spec, machine, steps = self.spec, self.machine, self.steps
         facts = made_rows(spec, self.lengths)
         worst = worst_batches(facts, self.batch)
-        load_bytes = machine.charged_bytes(machine.loaded_bytes(spec), spec.device)
-        self._hold(load_bytes, Phase.LOAD, 0)
-        memory, allocated = self._memory_steps(worst)
-        timed: list[BatchFacts] = []
-        repeated = False
-        if not spec.memory_only and spec.verification is None:
-            wanted = None if packing else list(spec.plan.paired)
-            timed, repeated = timed_batches(
-                facts, wanted, self.batch, spec.timed_steps, spec.timed_rows, self.accumulation
-            )
-        compiled = bool(spec.options.get("torch_compile"))
-        warmup = warmup_batches(
-            facts, timed, self.accumulation, every_shape=compiled, flattened=flattens(spec)
-        )
-        warm = [self._step(b, None) for b in warmup]
-        steps = [self._step(b, i) for i, b in enumerate(timed)]
-        updates = (len(memory) + len(warm) + len(timed)) // self.accumulation
-        finite = all(s.loss is not None for s in steps)
-        norms: list[float | None] = [float(0.5 + 0.1 * self.rng.random()) for _ in range(updates)]
+        steps.load()
+        for batch in worst:
+            steps.memory(batch)
+        wanted = spec.verification
+        if wanted is not None:
+            steps.mixed(mixed_batches(facts, worst, self.batch, wanted.updates))
+            steps.after(SAVE, machine.saving_bytes if wanted.save else None)
+            steps.after(EVAL, machine.evaluation_bytes if wanted.eval_rows else None)
+        timed, repeated, left_out = self._run_timed(facts)
+        memory, later = steps.of(MEMORY), steps.of(TIMED)
+        finite = all(s.loss is not None for s in later)
+        norms = [float(0.5 + 0.1 * self.rng.random()) for _ in range(steps.updates)]
         return Measurement(
-            peaks=self._peaks(allocated),
-            load_peaks=self._peaks(machine.loaded_bytes(spec)),
-            memory_steps=tuple(memory),
-            warmup_steps=tuple(warm),
-            timed_steps=tuple(steps),
-            optimizer_seconds=tuple(
-                machine.optimizer_s * self._noise() for _ in range(len(timed) // self.accumulation)
-            ),
+            peaks=reduce(lambda one, other: highest(other, one), steps.peaks.values()),
+            load_peaks=steps.peaks[LOAD],
+            stage_peaks=steps.peaks,
+            memory_steps=memory,
+            warmup_steps=steps.of("warmup"),
+            timed_steps=later,
+            optimizer_seconds=steps.optimizer_seconds,
             grad_norms=tuple(norms if finite else [*norms[:-1], None]),
+            updates=steps.updates,
+            skipped_updates=steps.skipped,
             worst_rows=tuple(int(facts.source[i]) for i in worst[0].rows if facts.source[i] >= 0),
             worst_tokens=tuple(int(facts.tokens[i]) for i in worst[0].rows),
             effective=self._effective(),
@@ -145,10 +140,32 @@ class FakeSession:
             load_seconds=machine.load_s,
             cap_bytes=spec.cap_bytes,
             speed_rows_repeated=repeated,
+            shapes_left_out=left_out,
             weights=spec.weights,
             precompute=self._precompute([*worst, *timed]),
-            **self._verified(memory),
+            update_peaks_bytes=steps.update_peaks_bytes,
+            update_reserved_bytes=steps.update_reserved_bytes,
+            saved=SAVE in steps.peaks,
+            evaluated=EVAL in steps.peaks,
         )
+
+    def _run_timed(self, facts: RowFacts) -> tuple[list[BatchFacts], bool, int]:
+        """Run what is timed, and what goes before; return it, and whether rows were repeated."""
+        spec = self.spec
+        if spec.memory_only or spec.verification is not None:
+            return [], False, 0
+        wanted = None if spec.options.get("packing") else list(spec.plan.paired)
+        timed, repeated = timed_batches(
+            facts, wanted, self.batch, spec.timed_steps, spec.timed_rows, self.accumulation
+        )
+        shape = ShapeRule(flattens(spec), spec.options.get("pad_to_multiple_of"))
+        costly, left_out = cost_something(spec.options, spec.device), 0
+        if costly:
+            timed, left_out = of_few_shapes(facts, timed, shape)
+        warmup = warmup_batches(facts, timed, self.accumulation, shape, every_shape=costly)
+        self.steps.run("warmup", warmup)
+        self.steps.run(TIMED, timed)
+        return timed, repeated, left_out
 
     def _precompute(self, batches: Sequence[BatchFacts]) -> Precompute | None:
         """Return the one-off pass over the reference: one forward of every micro-batch."""
@@ -159,114 +176,7 @@ class FakeSession:
             seconds=sum(self.machine.forward_seconds(shape) for shape in shapes),
             rows=sum(len(batch.rows) for batch in batches),
             tokens=sum(batch.useful_tokens for batch in batches),
-            peaks=self._peaks(self.machine.loaded_bytes(self.spec)),
-        )
-
-    def _verified(self, memory: Sequence[Step]) -> dict[str, Any]:
-        """Return what only a verification measures."""
-        wanted = self.spec.verification
-        if wanted is None:
-            return {}
-        peaks = [step.peak_bytes or 0 for step in memory]
-        starts = range(0, len(peaks), self.accumulation)
-        return {
-            "update_peaks_bytes": tuple(max(peaks[i : i + self.accumulation]) for i in starts),
-            "saved": wanted.save,
-            "evaluated": bool(wanted.eval_rows),
-        }
-
-    def _memory_steps(self, worst: Sequence[BatchFacts]) -> tuple[list[Step], int]:
-        """Run two updates per worst batch (a verification: as many as it asks for) under the cap.
-
-        Returns:
-            The steps, and the allocated peak.
-        """
-        machine, device = self.machine, self.spec.device
-        steps: list[Step] = []
-        highest = 0
-        wanted = self.spec.verification
-        updates = _UPDATES * len(worst) if wanted is None else wanted.updates
-        order = [worst[u * len(worst) // updates] for u in range(updates)]
-        for batch in (b for b in order for _ in range(self.accumulation)):
-            done = len(steps)
-            update = done // self.accumulation
-            allocated = machine.step_bytes(made_shape(self.spec, batch), self.spec, update)
-            if isinstance(self.happening, Grows):
-                allocated += self.happening.bytes_per_step * done
-            charged = machine.charged_bytes(allocated, device)
-            self._hold(charged, Phase.STEADY if done else Phase.FIRST_STEP, done)
-            step = self._step(batch, None)
-            steps.append(step.model_copy(update={"peak_bytes": charged}))
-            highest = max(highest, allocated)
-            if len(steps) % self.accumulation == 0:
-                highest = max(highest, machine.static_bytes(self.spec, 1))
-                self._hold(
-                    machine.charged_bytes(machine.static_bytes(self.spec, 1), device),
-                    Phase.OPTIMIZER_STEP,
-                    len(steps),
-                )
-        return steps, highest
-
-    def _hold(self, charged_bytes: int, phase: Phase, step: int) -> None:
-        """Fail as the device would when more is charged than may be held."""
-        if isinstance(self.happening, Spills):
-            return
-        limits = [self.machine.total_bytes - self.machine.others_bytes]
-        if isinstance(self.happening, Pollutes):
-            limits = [limits[0] - self.happening.surplus_bytes]
-        if self.spec.cap_bytes is not None:
-            limits.append(self.spec.cap_bytes)
-        if charged_bytes > min(limits):
-            raise _OutOfMemory(phase, step, charged_bytes - min(limits))
-
-    def _noise(self) -> float:
-        return max(0.1, 1.0 + self.machine.noise_ratio * float(self.rng.standard_normal()))
-
-    def _step(self, batch: BatchFacts, timed: int | None) -> Step:
-        shape = made_shape(self.spec, batch)
-        every = min(int(self.spec.options.get("torch_empty_cache_steps") or 0), EMPTIED_EVERY)
-        emptied = bool(every) and (timed or 0) // self.accumulation % every == 0
-        seconds = self.machine.step_seconds(shape, self.spec) * self._noise()
-        seconds += self.machine.emptying_s * emptied
-        if isinstance(self.happening, Spills):
-            seconds *= self.happening.slowdown
-        loss: float | None = 2.0 + 0.1 * float(self.rng.random())
-        if isinstance(self.happening, Diverges) and timed is not None:
-            loss = None if timed >= self.happening.step else loss
-        return Step(
-            seconds=seconds,
-            fetch_seconds=0.0,
-            rows=shape.rows,
-            width=shape.width,
-            sequences=batch.sequences,
-            useful_tokens=batch.useful_tokens,
-            label_tokens=batch.label_tokens,
-            longest=batch.longest,
-            loss=loss,
-            emptied=emptied,
-        )
-
-    def _peaks(self, allocated_bytes: int) -> Peaks:
-        if self.spec.device == "cpu":
-            return Peaks(
-                allocated_bytes=allocated_bytes,
-                process_bytes=allocated_bytes,
-                absent={"reserved": _CUDA_ONLY, "device_used": _CUDA_ONLY},
-            )
-        machine = self.machine
-        reserved = int(allocated_bytes * machine.reserved_ratio)
-        if isinstance(self.happening, Spills) and self.happening.peak_bytes is not None:
-            reserved = self.happening.peak_bytes
-        process = reserved + machine.context_bytes
-        return Peaks(
-            allocated_bytes=allocated_bytes,
-            reserved_bytes=reserved,
-            context_bytes=machine.context_bytes,
-            context_source="the machine says so",
-            paged_bytes=machine.paged_bytes(self.spec),
-            process_bytes=process,
-            device_used_bytes=min(process + machine.others_bytes, machine.total_bytes),
-            allocation_retries=0,
+            peaks=self.steps.peaks[LOAD],
         )
 
     def _effective(self) -> dict[str, object]:

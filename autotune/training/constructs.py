@@ -243,7 +243,7 @@ def _kernels(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_elsewhere(attention: Any) -> bool:
-    return "flash_attention_2" in str(attention) or "/" in str(attention)
+    return "flash" in str(attention) or "/" in str(attention)
 
 
 def _checkpointing(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from autotune.probe.protocol import ConstructSpec
 from autotune.probe.runner import Runner
 
 #: Longest time TRL may take to build its argument objects.
-_DEADLINE_S = 120.0
+_DEADLINE_S = 900.0
 
 
 def require_constructed(result: Result, runner: Runner, out_dir: Path) -> None:

@@ -21,6 +21,8 @@ from autotune.intake.job import Origin
 from autotune.intake.request import Request
 from autotune.knobs.facts import Facts
 from autotune.knobs.isolation import launch_notices
+from autotune.knobs.no_effect import idle_options, idle_words
+from autotune.knobs.own_config import own_remarks
 from autotune.knobs.versions import canonical_options
 from autotune.probe.prepared import Prepared
 from autotune.probe.processor import Share
@@ -160,6 +162,11 @@ def load_notice(share: Share, limits: Limits, device: Device) -> tuple[str, ...]
     )
 
 
+def own_notices(facts: Facts) -> tuple[str, ...]:
+    """Say what is unwise in the user's own config, and what of it does nothing."""
+    return (*own_remarks(facts), *idle_words("your config", idle_options(facts)))
+
+
 def held_out_notice(lengths: Lengths) -> tuple[str, ...]:
     """Say which rows a pass is counted over where some are held out."""
     if not lengths.held_out:
@@ -185,13 +192,18 @@ def headroom_of(request: Request) -> float | None:
     return ratio
 
 
+def cut_notices(prepared: Prepared) -> tuple[str, ...]:
+    """Say what the config's own length silently takes from the rows: the first thing to know."""
+    codes = (IMPLICIT_CUT, OWN_CUT)
+    return tuple(n.message for n in prepared.profile.notices if n.code in codes)
+
+
 def notices_of(
     asked: Mapping[str, Any], origin: Origin, prepared: Prepared, why_cold: str
 ) -> tuple[str, ...]:
     rows, test = prepared.profile, prepared.eval_profile
     converted = () if rows.conversion is None else (f"Rows: {rows.conversion}.",)
-    # what the config's own length silently takes is the first thing to know
-    first = tuple(n.message for n in rows.notices if n.code in (IMPLICIT_CUT, OWN_CUT))
+    first = cut_notices(prepared)
     counted = tuple(n.message for n in rows.notices if n.code not in (IMPLICIT_CUT, OWN_CUT))
     if test is not None and test.rows_dir != rows.rows_dir:
         remarks = (n.message for n in test.notices if n.code != IMPLICIT_CUT)

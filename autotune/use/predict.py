@@ -25,7 +25,7 @@ from autotune.intake.request import Request, with_absolute_paths
 from autotune.intake.stand_in import stand_in_folder
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.facts import Facts
-from autotune.knobs.no_effect import idle_options, idle_words
+from autotune.knobs.own_config import require_own
 from autotune.knobs.rules import judge
 from autotune.knobs.translate import canonical
 from autotune.predict.devices.catalogue import CATALOGUE, Spec
@@ -42,7 +42,14 @@ from autotune.spaces.schema import Space
 from autotune.study.budget import budget_of
 from autotune.study.foresight import Foresight, rates_here, trace_candidates
 from autotune.study.host_memory import host_remark
-from autotune.use.planned import facts_of, headroom_of, held_out_notice, pinned
+from autotune.use.planned import (
+    cut_notices,
+    facts_of,
+    headroom_of,
+    held_out_notice,
+    own_notices,
+    pinned,
+)
 from autotune.use.preparation import open_measuring, prepare
 from autotune.use.watcher import Watcher
 
@@ -85,6 +92,7 @@ def forecast(
             rates = use.rates(prepared, runner)
             budget = budget_of(memory, headroom, prepared.device)
             facts = facts_of(job, prepared, home / "prepared")
+            require_own(facts)
             return use.predict(facts, prepared, rates, budget, seconds, assumed, runner)
 
 
@@ -217,12 +225,13 @@ class _Use:
             alone=self.space is None,
             notices=(
                 *self._notices(facts),
+                *cut_notices(prepared),
                 *((host,) if host else ()),
                 *assumed,
                 *held_out_notice(facts.lengths),
                 *self.origin.notices,
                 *prepared.notices,
-                *idle_words("your config", idle_options(facts)),
+                *own_notices(facts),
                 *remarks,
             ),
         )

@@ -52,7 +52,8 @@ def profile_rows(
         home = Path(folder)
         prepared = _prepare(job, origin, home, sample_rows, watch)
         lengths = Lengths.read(home / "prepared" / "lengths.npz")
-    positions = prepared.model.positions
+    limit = prepared.model.positions
+    positions = None if limit is None else limit.most
     if origin.demo_model:
         # the demo model's limit says nothing of a model the user has not named
         job, positions = job.model_copy(update={"model": "the embedded demo model"}), None

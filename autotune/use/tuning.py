@@ -23,13 +23,13 @@ from autotune.intake.request import (
     save_request,
     with_absolute_paths,
 )
-from autotune.knobs.no_effect import idle_options, idle_words
+from autotune.knobs.own_config import require_own
 from autotune.knobs.versions import canonical_options
 from autotune.probe.processor import measure_share
 from autotune.probe.protocol import PrepareSpec
 from autotune.probe.runner import Runner
 from autotune.report.side_by_side import side_by_side
-from autotune.spaces.enumerate import enumerate_space, require_own
+from autotune.spaces.enumerate import enumerate_space
 from autotune.spaces.load import space_for, space_hash
 from autotune.study.assemble import Run, assemble
 from autotune.study.budget import budget_of, budget_remark
@@ -51,6 +51,7 @@ from autotune.use.planned import (
     limits_of,
     load_notice,
     notices_of,
+    own_notices,
     pinned,
     timeout_notice,
 )
@@ -141,12 +142,11 @@ class Tuning:
         prepared = prepare(spec, runner, self._watch)
         self._launcher.preload(prepared.model.model_type)
         facts = facts_of(self._job, prepared, self._out_dir / "prepared")
+        require_own(facts)
         memory = self._memory or self._origin.memory_bytes
         budget = budget_of(memory, self._headroom, prepared.device)
         remark = budget_remark(budget, prepared.device)
         space = enumerate_space(self._space, facts, pinned(self._request, facts))
-        if not space.candidates or self._repeats is not None:
-            require_own(facts)
         share = measure_share()
         self._limits = replace(self._limits, slowdown=share.slowdown)
         plan = Plan(
@@ -161,7 +161,7 @@ class Tuning:
                 *load_notice(share, self._limits, prepared.device),
                 *held_out_notice(facts.lengths),
                 *notices_of(self._job.options, self._origin, prepared, self._why_cold),
-                *idle_words("your config", idle_options(facts)),
+                *own_notices(facts),
                 *space.notices,
             ),
         )

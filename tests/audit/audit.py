@@ -13,12 +13,14 @@ from tests.audit.verdict import Tried, alike, ended, stopped, trained, warning_a
 
 #: Rules that are autotune's own and claim nothing about TRL, and why it has them.
 POLICIES: Mapping[str, str] = {
-    "length_within_positions": "a model of rotary positions goes on beyond those it was made for, "
-    "and learns nothing of use there; where positions are learned, TRL breaks, which is tried",
+    "length_within_training": "a model of rotary positions goes on beyond those it was made for, "
+    "and learns nothing of use there",
     "evaluated_weights_train": "training goes on with gradients that do not pass the 4bit layers; "
     "where only the attention has adapters none arrives, which is tried",
     "float16_is_scaled": "training goes on, and gradients that are too small for float16 vanish",
     "no_longer_than_the_reference": "the user's own limit",
+    "documents_stay_whole": "what the user agreed to (--allow split)",
+    "packed_rows_are_filled": "TRL trains the one short row, and calls it a packed one",
     "enough_is_kept": "the user's own limit (--min-retention)",
     "effective_batch_held": "the user's own batch",
     "change_is_allowed": "what the user agreed to (--allow)",

@@ -76,12 +76,20 @@ class Session:
 
 
 @contextmanager
-def demo_session(folder: Path, memory_bytes: int = demo.MEMORY_BYTES) -> Iterator[Session]:
-    """Open the embedded demo job; its processes have ``folder/tmp`` for temporary files."""
+def demo_session(
+    folder: Path, memory_bytes: int = demo.MEMORY_BYTES, env: dict[str, str] | None = None
+) -> Iterator[Session]:
+    """Open the embedded demo job; its processes have ``folder/tmp`` for temporary files.
+
+    Args:
+        folder: theirs.
+        memory_bytes: the budget.
+        env: variables its processes are given beside the user's own.
+    """
     job, origin = build_job(Request())
     for name in ("logs", "tmp"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    server = WarmServer(folder / "logs", {"TMPDIR": str(folder / "tmp")})
+    server = WarmServer(folder / "logs", {"TMPDIR": str(folder / "tmp"), **(env or {})})
     with Runner(server, folder) as runner:
         server.wait_ready()
         prepared = runner.prepare(
@@ -112,7 +120,7 @@ def write_evidence(name: str, command: str, body: dict[str, Any], folder: Path =
     document = {
         "command": command,
         "python": sys.version.split()[0],
-        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "the library's default"),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY", "what measuring processes are given"),
         "machine": f"{platform.machine()}, 2 shared cores",
         "versions": {n: version(n) for n in ("torch", "transformers", "trl", "optuna")},
         **body,

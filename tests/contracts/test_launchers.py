@@ -61,7 +61,9 @@ def act(folder):
     if name == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     elif name == "aborts":
+        # as libstdc++ prints it
         sys.stderr.write("terminate called after throwing an instance of 'std::bad_alloc'\\n")
+        sys.stderr.write("  what():  std::bad_alloc\\n")
         sys.stderr.flush()
         os.abort()
     elif name == "exits":
@@ -129,7 +131,7 @@ def runner(launcher: Launcher, tmp_path: Path) -> Runner:
     return Runner(launcher, tmp_path)
 
 
-def run(runner: Runner, name: str, deadline_s: float = 60.0) -> Finished:
+def run(runner: Runner, name: str, deadline_s: float = 300.0) -> Finished:
     return runner.run(Request(spec=InspectSpec()), name=name, deadline_s=deadline_s)
 
 
@@ -140,7 +142,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_until_gone(pids: list[int], timeout_s: float = 5.0) -> list[int]:
+def wait_until_gone(pids: list[int], timeout_s: float = 60.0) -> list[int]:
     end = time.monotonic() + timeout_s
     while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.02)  # another process's end has no event here
@@ -170,20 +172,20 @@ def test_an_end_by_signal_is_told_as_that_signal(runner: Runner) -> None:
 
 def test_signal_9_is_likely_host_memory(runner: Runner) -> None:
     # BC14
-    report = runner.probe(spec_of(lengths_of([3])), name="killed", deadline_s=60.0)
+    report = runner.probe(spec_of(lengths_of([3])), name="killed", deadline_s=300.0)
     assert report.ending.outcome is Outcome.OOM_HOST
     assert report.ending.reason.startswith("killed (likely host memory)")
 
 
 def test_an_allocator_that_aborts_leaves_its_words_in_the_log(runner: Runner) -> None:
-    report = runner.probe(spec_of(lengths_of([3])), name="aborts", deadline_s=60.0)
+    report = runner.probe(spec_of(lengths_of([3])), name="aborts", deadline_s=300.0)
     assert report.ending.outcome is Outcome.OOM_HOST
     assert report.log_file is not None
     assert "std::bad_alloc" in Path(report.log_file).read_text(encoding="utf-8")
 
 
 def test_an_end_without_an_answer_is_a_crash(runner: Runner) -> None:
-    report = runner.probe(spec_of(lengths_of([3])), name="exits", deadline_s=60.0)
+    report = runner.probe(spec_of(lengths_of([3])), name="exits", deadline_s=300.0)
     assert report.ending.outcome is Outcome.CRASHED
     assert "code 7" in report.ending.reason
 
@@ -191,8 +193,11 @@ def test_an_end_without_an_answer_is_a_crash(runner: Runner) -> None:
 @pytest.mark.parametrize("deed", ["hangs", "scatters"])
 def test_after_the_deadline_the_whole_family_is_gone(deed: str, runner: Runner) -> None:
     # BC25: child and grandchild ignore every polite signal; one has a session of its own.
-    done = run(runner, deed, deadline_s=3.0)
-    assert done.timed_out
+    for deadline_s in (3.0, 30.0, 120.0):  # a busy machine takes longer to misbehave
+        done = run(runner, deed, deadline_s=deadline_s)
+        assert done.timed_out
+        if (runner._work_dir / "probes" / f"{deed}.json").exists():
+            break
     pids = noted(runner, deed)["pids"]
     assert len(pids) == 2
     assert wait_until_gone(pids) == []
@@ -214,7 +219,7 @@ def test_whatever_interrupts_the_wait_ends_the_family_first(runner: Runner) -> N
 
     request = Request(spec=InspectSpec())
     with pytest.raises(Pressed):
-        runner.run(request, name="hangs", deadline_s=60.0, tick=tick)
+        runner.run(request, name="hangs", deadline_s=300.0, tick=tick)
     assert wait_until_gone(noted(runner, "hangs")["pids"]) == []
 
 
@@ -256,7 +261,7 @@ def test_a_killed_parent_leaves_nobody(deeds: dict[str, str], tmp_path: Path) ->
         [sys.executable, "-c", textwrap.dedent(PARENT), str(tmp_path), deeds["PYTHONPATH"]]
     )
     file = tmp_path / "probes" / "hangs.json"
-    end = time.monotonic() + 60.0
+    end = time.monotonic() + 300.0
     while not (file.exists() and file.read_text(encoding="utf-8")):
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,10 @@ SHAPES: dict[str, dict[str, Any]] = {
         "sliding_window": None,
     },
 }
+PACKAGES = (
+    *("torch", "transformers", "trl", "peft", "accelerate", "datasets", "optuna"),
+    *("bitsandbytes", "flash-attn", "kernels", "triton", "nvidia-ml-py"),
+)
 LORA = {
     "use_peft": True,
     "lora_r": 16,
@@ -86,6 +91,24 @@ class Lab:
     def on_gpu(self) -> bool:
         """Whether this is more than a dry run."""
         return self.device != "cpu"
+
+    @property
+    def capability(self) -> str | None:
+        """The device's compute capability; None on the CPU."""
+        if not self.on_gpu:
+            return None
+        import torch
+
+        return "{}.{}".format(*torch.cuda.get_device_capability(self.device))
+
+    def versions(self) -> dict[str, Any]:
+        """Return what is installed here, and the device's name."""
+        import torch
+
+        name = torch.cuda.get_device_name(self.device) if self.on_gpu else "the CPU"
+        packages = {name: installed(name) for name in PACKAGES}
+        built = {"CUDA": torch.version.cuda, "HIP": torch.version.hip}
+        return {"device": name, "capability": self.capability, **packages, **built}
 
     @property
     def rows_dir(self) -> str:
@@ -181,26 +204,31 @@ def checkpointing(choice: str) -> dict[str, Any]:
     return {"none": none, "full": full, "selective": selective}[choice]
 
 
+def installed(name: str) -> str:
+    """Return the installed version of a package, in words where there is none."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
 def numbers(report: ProbeReport) -> dict[str, Any]:
-    """Return what a probe's evidence keeps."""
-    measured = report.measurement
-    found: dict[str, Any] = {
-        "outcome": report.ending.outcome.value,
-        "phase": report.ending.phase.value,
-        "reason": report.ending.reason,
-        "wall_seconds": round(report.wall_seconds, 2),
-        "needed_bytes": report.needed_bytes,
-    }
-    if measured is not None:
-        found["peaks"] = measured.peaks.model_dump()
-        found["load_peaks"] = measured.load_peaks.model_dump() if measured.load_peaks else None
-        found["effective"] = measured.effective
-        found["step_seconds"] = [step.seconds for step in measured.timed_steps]
-        found["step_shapes"] = [[s.rows, s.width] for s in measured.timed_steps]
-        found["optimizer_seconds"] = list(measured.optimizer_seconds)
-        found["parameters"] = measured.parameters
-        found["warnings"] = list(measured.warnings)[:5]
-    return found
+    """Return what a probe's evidence keeps: all it measured, its steps in short."""
+    document: dict[str, Any] = report.model_dump(
+        mode="json", exclude={"schema_version", "log_file", "compared"}
+    )
+    measured = document.pop("measurement")
+    if measured is None:
+        return document
+    for stage in ("memory_steps", "warmup_steps", "timed_steps"):
+        measured[stage] = [_short(step) for step in measured[stage]]
+    document |= {name: value for name, value in measured.items() if value}
+    return document
+
+
+def _short(step: dict[str, Any]) -> dict[str, Any]:
+    kept = ("seconds", "rows", "width", "peak_bytes", "first_use")
+    return {name: step[name] for name in kept if step.get(name)}
 
 
 def fits(report: ProbeReport) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
 from autotune.core.job import DatasetSource, Job, Trainer
+from autotune.core.positions import Positions
 from autotune.knobs.catalog import KNOBS, knobs_of, user_candidate
 from autotune.knobs.knob import OFFLINE
 from autotune.knobs.needs import why_not
@@ -153,7 +154,8 @@ def test_keywords_that_change_the_model_change_what_is_measured(tmp_path: Path) 
     job = Job(trainer=Trainer.SFT, model=str(model), dataset=DatasetSource(path="x"))
     shorter = {"model_init_kwargs": {"max_position_embeddings": 96, "device_map": "auto"}}
     facts, config, _ = model_facts(job, shorter, tmp_path / "run")
-    assert (96, 96) == (facts.positions, config.max_position_embeddings)
+    assert facts.positions is not None
+    assert (96, 96) == (facts.positions.most, config.max_position_embeddings)
     with pytest.raises(BadInput, match=r"'num_hidden_layers': 7.*do not fit"):
         model_facts(job, {"model_init_kwargs": {"num_hidden_layers": 7}}, tmp_path / "deep")
 
@@ -189,7 +191,8 @@ def test_positions_are_found_by_whatever_name_a_config_has(tmp_path: Path) -> No
     GPT2Config(n_positions=24).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(str(demo.DEMO_DIR)).save_pretrained(tmp_path)
     job = Job(trainer=Trainer.SFT, model=str(tmp_path), dataset=DatasetSource(path="x"))
-    assert 24 == model_facts(job, {}, tmp_path)[0].positions
+    found = model_facts(job, {}, tmp_path)[0].positions
+    assert Positions(most=24, field="n_positions") == found
 
 
 def test_a_model_of_images_is_refused_by_name(tmp_path: Path) -> None:

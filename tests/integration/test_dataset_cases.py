@@ -85,7 +85,7 @@ def test_bc06_the_default_of_1024_is_said_first_when_it_would_cut(run: Prepare) 
     profile = run(rows)
     first = profile.notices[0]
     assert ("implicit-max-length", 10) == (first.code, first.count)
-    assert "1024 would cut 10 of 10 rows and drop 31.7 % of the tokens" in first.message
+    assert "1024 cuts 10 of 10 rows and drops 31.7 % of all tokens" in first.message
     assert "implicit-max-length" not in codes(run(rows, options={"max_length": 2048}))
     assert "implicit-max-length" not in codes(run(rows, options={"max_length": None}))
     lengths = lengths_of(profile)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from datasets import Dataset, disable_progress_bars
 
+from autotune.core.kept import Reference, kept_labels
 from autotune.core.packing import STRATEGIES, pack
 from autotune.core.shapes import shapes_of_pass
 from tests.unit.core.test_lengths import plain
@@ -66,6 +67,29 @@ def test_rows_are_packed_bin_for_bin_as_trl_packs_them(
         assert sequences == mine.sequences.tolist()
     else:
         assert int((tokens > 0).sum()) == mine.sequences.sum()
+
+
+@pytest.mark.parametrize("name", ["skewed", "long"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("reference", [Reference(300), Reference(300, splits=True)])
+def test_label_tokens_keep_what_comes_before_them_as_trl_packs_them(
+    name: str, strategy: str, reference: Reference
+) -> None:
+    from trl import pack_dataset
+
+    tokens, max_length = lengths_of(name), 150
+    # every token carries its place in its document, so that a piece shows what it has lost
+    rows = Dataset.from_dict({"input_ids": [list(range(int(n))) for n in tokens]})
+    kept = begins = 0
+    for row in pack_dataset(rows, max_length, strategy)["input_ids"]:
+        for number, at in enumerate(row):
+            if number == 0 or at != row[number - 1] + 1:
+                begins = at
+            wanted = at // reference.length * reference.length
+            kept += begins <= wanted and (reference.splits or not wanted)
+    assert kept == pytest.approx(
+        kept_labels(plain(*tokens.tolist()), max_length, strategy, reference), abs=1e-6
+    )
 
 
 def test_shards_are_those_of_trls_workers() -> None:

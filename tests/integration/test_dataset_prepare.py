@@ -176,7 +176,7 @@ def test_nothing_is_tokenised_twice(run: Prepare, tmp_path: Path) -> None:
     rows = [{"text": f"only here {n}"} for n in range(5)]
     steps: list[str] = []
     first = run(rows, progress=lambda step, *_: steps.append(step))
-    stations = ["load", "recognise", "read", "tokenise", "measure", "save"]
+    stations = ["load", "recognise", "read", "tokenise", "measure", "follow", "save"]
     assert stations == list(dict.fromkeys(steps))
     steps.clear()
     again = run(rows, out_dir=tmp_path / "again", progress=lambda step, *_: steps.append(step))
@@ -245,15 +245,17 @@ def test_the_template_decides_whether_calls_stay_text(
 def test_calls_the_template_drops_are_counted(run: Prepare) -> None:
     call = {"type": "function", "function": {"name": "f", "arguments": {}}}
     rows = [{"messages": [USER, {"role": "assistant", "content": "", "tool_calls": [call]}]}]
-    assert "silenced-calls" in codes(run(rows, tokenizer="deaf"))
-    assert "silenced-calls" not in codes(run(rows))
+    (notice,) = run(rows, tokenizer="deaf").notices
+    assert "1 of 1 rows: messages[].tool_calls (assistant) is not in the training" in notice.message
+    assert not run(rows).notices
 
 
 def test_answers_beside_a_prompt_nobody_reads_are_remarked(run: Prepare) -> None:
     rows = [{"question": "q", "chosen": "a", "rejected": "b"}]
     profile = run(rows, trainer=Trainer.DPO)
-    assert "unread-prompt" in codes(profile)
-    assert "'question' is not read" in profile.notices[-1].message
+    (notice,) = (n for n in profile.notices if n.code == "unread-columns")
+    assert "column 'question' (1 of 1 rows, first row 1" in notice.message
+    assert "rename it to 'prompt'" in notice.message
 
 
 def test_a_row_the_template_refuses_is_named(run: Prepare, tokenizers: dict[str, Path]) -> None:

@@ -17,7 +17,7 @@ from autotune.core.outcome import Outcome
 from autotune.probe.cold import ColdLauncher
 from autotune.probe.finished import Finished
 from autotune.probe.launch import open_launcher
-from autotune.probe.protocol import PrepareSpec, ProbeSpec, Request, RowPlan
+from autotune.probe.protocol import PrepareSpec, ProbeSpec, Request, RowPlan, TraceSpec
 from autotune.probe.runner import Runner
 from autotune.probe.warm import WarmServer
 from autotune.testing.fake_torch_build import ASKS_EVERY_DEVICE, calls_of, environment_of
@@ -75,6 +75,15 @@ def test_a_cold_probe_chooses_its_device_before_anything_is_imported(
     probed(ColdLauncher(environment_of(machine, packages=BITSANDBYTES)), tmp_path)
     assert "properties of 0" in [call["call"] for call in calls_of(machine)], "as it is imported"
     assert seen(machine) == {"1"}
+
+
+def test_a_probe_on_the_cpu_and_a_tracer_open_no_device(machine: Path, tmp_path: Path) -> None:
+    launcher = WarmServer(tmp_path, environment_of(machine, packages=BITSANDBYTES))
+    with Runner(launcher, tmp_path) as runner:
+        cpu = spec_of(lengths_of([3]), device="cpu")
+        for spec in (cpu, TraceSpec(requests=(), seconds=1.0)):
+            runner.run(Request(spec=spec), name="0000", deadline_s=120.0)
+    assert calls_of(machine) == []
 
 
 def test_preparation_looks_at_all_devices_from_a_copy_and_then_sees_the_one_asked_for(

@@ -261,7 +261,7 @@ def test_the_script_trains_two_steps_in_a_process_of_its_own(
             "HF_DATASETS_CACHE": str(tmp_path / "cache"),
             "WANDB_MODE": "disabled",
         },
-        timeout=300,
+        timeout=550,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert (out / "model.safetensors").is_file()

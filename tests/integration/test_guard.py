@@ -20,6 +20,7 @@ from autotune.probe.protocol import GuardSide, GuardSpec
 from tests.support.facts import candidate_of, facts_of
 from tests.support.models import tiny_model
 from tests.support.rows import write_job
+from tests.support.scaled import scale_gradients
 
 pytestmark = pytest.mark.integration
 
@@ -400,3 +401,40 @@ def test_a_dropped_row_is_caught(guard: Guard) -> None:
     outcome, reason = guard.judged({**OWN, "per_device_train_batch_size": 4}, a_row_less())
     assert Outcome.INVALID is outcome
     assert "label tokens" in reason
+
+
+HALF = {**OWN, "fp16": True, "use_cpu": True}
+
+
+def test_an_update_in_fp16_is_compared_once_its_scale_has_settled(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scale_gradients(monkeypatch)
+    split = {**HALF, "per_device_train_batch_size": 4}
+    monkeypatch.setattr("autotune.probe.child.guard._SCALE", 2.0**22)
+    whole, parts = guard.update(guard.spec(HALF), HALF), guard.update(guard.spec(split), split)
+    assert ("fp16", 2, 4) == (whole.precision, whole.micro_steps, parts.micro_steps)
+    assert guard.reference.label_tokens == whole.label_tokens == parts.label_tokens
+    both = Compared(reference=whole, candidate=parts, weights="random")
+    assert Outcome.FITS is judge(both).outcome, judge(both).reason
+    wrong = guard.update(guard.spec(split), split, not_normalised())
+    both = Compared(reference=whole, candidate=wrong, weights="random")
+    assert Outcome.INVALID is judge(both).outcome
+
+
+def test_an_fp16_update_that_overflows_at_every_scale_is_not_compared(
+    guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trl import SFTTrainer
+
+    class Overflows(SFTTrainer):  # type: ignore[misc]
+        def training_step(self, *args: Any, **kwargs: Any) -> Any:
+            loss = super().training_step(*args, **kwargs)
+            next(iter(self.model.parameters())).grad.fill_(float("inf"))
+            return loss
+
+    scale_gradients(monkeypatch)
+    whole = guard.update(guard.spec(HALF), HALF, Overflows)
+    assert whole.grad_norm is None
+    both = Compared(reference=whole, candidate=whole, weights="random")
+    assert Outcome.NON_FINITE is judge(both).outcome

@@ -58,7 +58,7 @@ def test_a_signal_saves_what_is_finished_and_leaves_no_child(
     if sigint is signal.SIG_IGN:
         process.send_signal(signal.SIGINT)  # meant for what runs in front
     process.send_signal(number)
-    assert 130 == process.wait(timeout=60)
+    assert 130 == process.wait(timeout=120)
     wait_until(lambda: not alive(children), 60, "the children to end")
     errors = (tmp_path / "err").read_text()
     assert "--resume --out run" in errors and "Traceback" not in errors
@@ -71,10 +71,10 @@ def test_ctrl_c_before_the_first_probe_leaves_nothing_behind(tmp_path: Path) -> 
     model = tiny_model(tmp_path / "model")
     before = sorted(p.name for p in tmp_path.iterdir())
     process = start("run", "--model", str(model), "--dataset", "demo", cwd=tmp_path)
-    wait_until(lambda: bool(descendants(process.pid)), 60, "the measuring process to start")
+    wait_until(lambda: bool(descendants(process.pid)), 300, "the measuring process to start")
     children = descendants(process.pid)
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    assert process.wait(timeout=120) == 130
     wait_until(lambda: not alive(children), 60, "the children to end")
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([*before, "out", "err"])
     assert "nothing was kept" in (tmp_path / "err").read_text()

@@ -162,7 +162,7 @@ def test_what_is_about_to_be_written_is_built_with_the_installed_trl(
 
     def read(text: str) -> None:
         file.write_text(text, encoding="utf-8")
-        runner.construct(spec, deadline_s=60.0)
+        runner.construct(spec, deadline_s=600.0)
 
     read("padding_free: true\nmax_length: null\nbf16: false\nnum_processes: 2\nenv: {A: 1}\n")
     for refused, words in (

@@ -59,3 +59,14 @@ def test_one_config_of_a_bare_config_json_is_explained_and_does_not_fit(job: Pat
     )
     assert 3 == tight.returncode
     assert "does not fit" in tight.stderr and "of the peak" in tight.stderr
+
+
+def test_flash_attention_is_predicted_where_it_is_not_installed(job: Path) -> None:
+    named = ("--model", "model", "--dataset", "rows.jsonl", "--space", "quick")
+    pinned = ("--set", "attn_implementation=flash_attention_2")
+    done = autotune("predict", *named, *pinned, "--gpu", "rtx-4090", cwd=job)
+    assert 0 == done.returncode, done.stderr
+    assert "needs the package flash-attn where it runs" in done.stdout
+    old = autotune("predict", *named, *pinned, "--gpu", "t4", cwd=job)
+    assert 4 == old.returncode
+    assert "needs compute capability 8.0 or more, and T4 has 7.5" in old.stderr

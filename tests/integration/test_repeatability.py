@@ -46,7 +46,7 @@ class Place:
             cap_bytes=cap,  # type: ignore[arg-type]
             memory_only=True,
         )
-        return self.runner.probe(spec, name="probe", deadline_s=120.0)
+        return self.runner.probe(spec, name="probe", deadline_s=600.0)
 
     def left(self) -> Leftovers:
         return Leftovers.look(self.temporary, self.folder)

@@ -83,6 +83,6 @@ def trl(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=550,
         check=False,
     )

@@ -14,6 +14,7 @@ from autotune.core.lengths import Lengths
 from autotune.core.measurement import Measurement, ProbeReport, Step
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending, Outcome, Phase
+from autotune.core.positions import Positions
 from autotune.core.result import Estimate, TrialRecord
 from autotune.knobs.facts import Facts
 from autotune.probe.protocol import ProbeSpec, RowPlan
@@ -84,7 +85,7 @@ def facts_of(
     *,
     labels: Sequence[int] | None = None,
     device: Device = CPU,
-    positions: int | None = 2048,
+    positions: int | Positions | None = 2048,
     moe: bool = False,
     options: Mapping[str, Any] | None = None,
     trainer: Trainer = Trainer.SFT,
@@ -106,7 +107,7 @@ def facts_of(
         defaults=DEFAULTS,
         device=device,
         lengths=lengths_of(tokens, labels),
-        positions=positions,
+        positions=Positions(most=positions) if isinstance(positions, int) else positions,
         moe=moe,
         versions=dict(versions or {}),
         lacking=dict(lacking or {}),

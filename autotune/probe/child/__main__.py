@@ -61,10 +61,12 @@ def work(request_file: Path, tracer: Tracer) -> int:
     Returns:
         0 when the reply holds what was asked for, 1 when it holds a failure.
     """
+    from autotune.probe.child.driver_guard import look_anew
     from autotune.probe.child.serve import import_libraries
     from autotune.probe.child.visible import choose_visible
 
     spec, machine = choose_visible(read_request(request_file).spec)
+    look_anew()
     import_libraries()  # before memory is measured; a warm child has them
     if isinstance(spec, ProbeSpec | GuardSpec) and spec.device == "cpu":
         with suppress(ImportError, OSError, RuntimeError):  # a warm server for GPUs left it out

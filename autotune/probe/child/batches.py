@@ -12,6 +12,13 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 
+#: Updates after which the mixed batches of a verification begin again; peaks are compared over as
+#: many (probe/judge_run.py).
+MIXED_CYCLE = 5
+#: Most shapes that are timed where the first use of each costs something: the time model has three
+#: coefficients, and a compiler takes seconds for a shape.
+_MOST_WARMED = 16
+
 
 @dataclass(frozen=True)
 class RowFacts:
@@ -40,6 +47,25 @@ class RowFacts:
     def totals(self) -> IntArray:
         """Tokens the model reads of each row, int64[n]."""
         return self.tokens if self.both_sides is None else self.both_sides
+
+
+@dataclass(frozen=True)
+class ShapeRule:
+    """How wide the collator makes a micro-batch.
+
+    Args:
+        flattened: a micro-batch is one row of all its tokens rather than padded.
+        multiple: the width is padded up to a multiple of this; None does not.
+    """
+
+    flattened: bool = False
+    multiple: int | None = None
+
+    def width(self, facts: RowFacts, batch: BatchFacts) -> int:
+        """Return the columns of a micro-batch."""
+        tokens = facts.tokens[list(batch.rows)]
+        width = int(tokens.sum() if self.flattened else tokens.max())
+        return width if not self.multiple else -(-width // self.multiple) * self.multiple
 
 
 @dataclass(frozen=True)
@@ -151,8 +177,54 @@ def timed_batches(
     return batches, count * batch > len(pool)
 
 
+def mixed_batches(
+    facts: RowFacts, worst: list[BatchFacts], batch: int, updates: int
+) -> list[BatchFacts]:
+    """Return the micro-batch of every update of a verification: the worst, typical and short ones.
+
+    They follow each other in one order over and over, so that any five updates are like any others.
+
+    Args:
+        facts: the prepared rows.
+        worst: from `worst_batches`.
+        batch: rows per micro-batch.
+        updates: how many.
+    """
+    rising = [int(i) for i in np.argsort(facts.totals, kind="stable")]
+    middle = max(0, (len(rising) - batch) // 2)
+    short, typical = (
+        batch_of(facts, [int(i) for i in np.resize(np.asarray(rising[at:][:batch]), batch)])
+        for at in (0, middle)
+    )
+    first, second, third = (worst[i % len(worst)] for i in range(3))
+    cycle = [first, typical, second, short, third]
+    return [cycle[i % MIXED_CYCLE] for i in range(updates)]
+
+
+def of_few_shapes(
+    facts: RowFacts, timed: list[BatchFacts], shape: ShapeRule
+) -> tuple[list[BatchFacts], int]:
+    """Return as many micro-batches of fewer shapes, and how many shapes are left out.
+
+    Where the first use of a shape costs something, a sample in which each occurs once would be paid
+    for once more than it is timed; time follows the shape, so an even choice of them says as much.
+
+    Args:
+        facts: the prepared rows.
+        timed: the micro-batches that would be timed.
+        shape: how wide they are.
+    """
+    widths = sorted({shape.width(facts, batch) for batch in timed})
+    if len(widths) <= _MOST_WARMED:
+        return timed, 0
+    even = np.linspace(0, len(widths) - 1, _MOST_WARMED).round()
+    chosen = {widths[int(i)] for i in even}
+    kept = [batch for batch in timed if shape.width(facts, batch) in chosen]
+    return [kept[i % len(kept)] for i in range(len(timed))], len(widths) - len(chosen)
+
+
 def warmup_batches(
-    facts: RowFacts, timed: list[BatchFacts], whole: int, *, every_shape: bool, flattened: bool
+    facts: RowFacts, timed: list[BatchFacts], whole: int, shape: ShapeRule, *, every_shape: bool
 ) -> list[BatchFacts]:
     """Return the timed micro-batches that are run once before time is taken, the largest first.
 
@@ -160,17 +232,12 @@ def warmup_batches(
         facts: the prepared rows.
         timed: the micro-batches that are timed.
         whole: the number of micro-steps is a multiple of this (the accumulation).
-        every_shape: every shape is among them (a compiled step is compiled for each); otherwise
+        shape: how wide they are.
+        every_shape: every shape is among them (the first use of each costs something); otherwise
             one update's worth is.
-        flattened: whether a micro-batch is one row of all its tokens rather than padded.
     """
-
-    def size(batch: BatchFacts) -> int:
-        tokens = facts.tokens[list(batch.rows)]
-        return int(tokens.sum() if flattened else tokens.max())
-
-    ordered = sorted(timed, key=size, reverse=True)
+    ordered = sorted(timed, key=lambda batch: shape.width(facts, batch), reverse=True)
     if not every_shape:
         return ordered[:whole]
-    shapes = list({size(batch): batch for batch in ordered}.values())
+    shapes = list({shape.width(facts, batch): batch for batch in ordered}.values())
     return [shapes[i % len(shapes)] for i in range(-(-len(shapes) // whole) * whole)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
 from autotune.core.environment import Device
 from autotune.core.errors import first_line
-from autotune.knobs.needs import EVALUATED_4BIT, PACKAGES
+from autotune.knobs.needs import EVALUATED_4BIT, PACKAGES, missing_package
 from autotune.probe.child.packages import unusable
 
 
@@ -31,6 +32,20 @@ def lacking_here(device: Device) -> dict[str, str]:
     if not _compiles(device):
         found["compiler"] = "torch.compile needs a C++ compiler here, and there is none"
     return found
+
+
+def to_install(options: Mapping[str, Any]) -> list[str]:
+    """Return what the machine of another device needs for options, as far as it is not here.
+
+    Args:
+        options: TRL options with their final values.
+    """
+    absent = {name: "" for name, package in PACKAGES.items() if find_spec(package.module) is None}
+    missing = missing_package(options, absent)
+    if missing is None:
+        return []
+    need, option = missing
+    return [f"{option} needs the package {need.package} where it runs; it is not installed here."]
 
 
 def traits_of(config: Any) -> frozenset[str]:

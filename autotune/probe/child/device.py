@@ -18,10 +18,12 @@ def open_device(device: str) -> tuple[Meter, Cap, Callable[[], None]]:
 
     if device == "cpu":
         from autotune.probe.meters.cpu import CpuCap, CpuMeter
+        from autotune.probe.meters.heap import settle_heap
 
         # Start the worker and autograd threads now: their stacks are torch's, not the candidate's.
         a = torch.ones(64, 64, requires_grad=True)
         torch.autograd.backward((a @ a).sum())
+        settle_heap()
         return CpuMeter(), CpuCap(), lambda: None
 
     from autotune.probe.meters.context import open_context

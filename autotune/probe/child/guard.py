@@ -17,10 +17,15 @@ from autotune.core.outcome import Phase
 from autotune.knobs.versions import at_least
 from autotune.probe.child.progress import Progress
 from autotune.probe.child.rows import take_rows
+from autotune.probe.child.scaling import SkipWatch, begin_with
 from autotune.probe.protocol import GuardSide, GuardSpec
 
 #: A limit no gradient reaches; zero would leave fp16 gradients scaled.
 _NEVER_CLIPS = 1e9
+#: The scale an fp16 comparison begins with: a real run's (2**16) is meant to overflow at first and
+#: to be halved; a scaler halves this one as well, as often as it takes, down to 2**-8.
+_SCALE = 2.0**12
+_MOST_SKIPPED = 20
 
 
 def compare(spec: GuardSpec, work_dir: Path, progress: Progress) -> Compared:
@@ -73,7 +78,6 @@ def run_update(
         cls=_watched(base or trainer_class(spec.trainer), seen),
     )
     _without_dropout(trainer.model)
-    trainer.add_callback(_norm_reader(seen))
     if side.options.get("precompute_ref_log_probs"):
         trainer.train_dataset = precomputed(
             trainer, trainer.train_dataset, "train", trainer._train_batch_size
@@ -82,6 +86,9 @@ def run_update(
     # Packing decides how many rows there are, so the accumulation that makes them one update is
     # only known now; accelerate is not told of it (transformers' Trainer divides by itself).
     trainer.args.gradient_accumulation_steps = math.ceil(len(trainer.train_dataset) / batch)
+    if begin_with(trainer, _SCALE):
+        trainer.args.max_steps = 1 + _MOST_SKIPPED
+    trainer.add_callback(_norm_reader(seen, SkipWatch(trainer)))
     trainer.train()
     update = seen.update(_precision(trainer))
     del trainer
@@ -100,6 +107,11 @@ class _Seen:
     label_tokens: int = 0
     loss: float = 0.0
     grad_norm: float = 0.0
+
+    def again(self) -> None:
+        """Forget an update that was skipped: the next one is over the same rows and weights."""
+        self.micro_steps = self.label_tokens = 0
+        self.loss = self.grad_norm = 0.0
 
     def update(self, precision: Precision) -> Update:
         return Update(
@@ -131,8 +143,8 @@ def _watched(trainer_class: Any, seen: _Seen) -> Any:
     return Watched
 
 
-def _norm_reader(seen: _Seen) -> Any:
-    """Return a trainer callback that reads the gradient norm just before the optimizer steps."""
+def _norm_reader(seen: _Seen, watch: SkipWatch) -> Any:
+    """Return a callback that reads the gradient norm just before the optimizer's one real step."""
     import torch
     from transformers import TrainerCallback
 
@@ -143,6 +155,12 @@ def _norm_reader(seen: _Seen) -> Any:
             seen.progress.phase = Phase.OPTIMIZER_STEP
             gradients = [p.grad for p in model.parameters() if p.grad is not None]
             seen.grad_norm = float(torch.nn.utils.get_total_norm(gradients))
+
+        def on_step_end(self, _: Any, state: Any, control: Any, **__: Any) -> None:
+            if not watch.skipped():
+                control.should_training_stop = True
+            elif state.global_step < state.max_steps:
+                seen.again()
 
     return NormReader()
 

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet, nearest
+from autotune.core.errors import AutotuneError, BadInput, EnvironmentUnable, NotBuiltYet, nearest
 from autotune.core.job import Job
-from autotune.dataset.entry import positions_of
+from autotune.core.positions import positions_of
 from autotune.probe.child.capabilities import traits_of
 from autotune.probe.prepared import ModelFacts
 
@@ -25,12 +25,13 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
         The facts, transformers' config and the tokenizer.
 
     Raises:
-        BadInput: the model is missing, or is not one that can be built.
+        BadInput: the model is missing, is not one the trainer trains, or cannot be built.
         NotBuiltYet: it reads more than text.
         EnvironmentUnable: its code needs a package that is not installed.
     """
     from transformers import AutoTokenizer
 
+    from autotune.training.architecture import check_architecture
     from autotune.training.model import read_config
 
     trust = bool(options.get("trust_remote_code", False))
@@ -58,9 +59,12 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
     try:
         place = {"trust_remote_code": trust, "revision": revision}
         config, _ = read_config(source, place)
+        check_architecture(job.trainer, config, job.model)
         tokenizer = AutoTokenizer.from_pretrained(
             source, trust_remote_code=trust, revision=revision
         )
+    except AutotuneError:
+        raise
     except ImportError as error:
         raise EnvironmentUnable(
             f"the model {job.model!r} needs a package that is not installed: {_said(error)}",
@@ -83,6 +87,14 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
         )
     _check_stored_plain(job.model, config)
     weights = [p for pattern in _WEIGHTS for p in local.glob(pattern)] if looks_local else []
+    has_weights = any(path.suffix != ".json" for path in weights)
+    if job.weights == "real" and not has_weights:
+        raise BadInput(
+            f"--weights is real, and there are no weights in {local if looks_local else job.model}"
+            f"{'' if looks_local else ', which is not a local folder'}.",
+            "Give a folder with the weights, or leave --weights out: random ones need the same "
+            "memory and time.",
+        )
     model_dir = local.resolve() if looks_local else out_dir / "model"
     if not looks_local:
         config.save_pretrained(model_dir)
@@ -96,7 +108,7 @@ def model_facts(job: Job, options: dict[str, Any], out_dir: Path) -> tuple[Model
             positions=positions_of(text),
             vocabulary=int(facts.get("vocab_size", 0)),
             moe=any(k in facts for k in ("num_experts", "num_local_experts", "n_routed_experts")),
-            has_weights=any(path.suffix != ".json" for path in weights),
+            has_weights=has_weights,
             traits=traits_of(config),
         ),
         config,

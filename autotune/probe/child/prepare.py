@@ -12,7 +12,7 @@ from typing import Any
 from autotune.core.environment import Environment
 from autotune.core.job import Job, Trainer
 from autotune.knobs.catalog import BY_NAME
-from autotune.probe.child.capabilities import lacking_here
+from autotune.probe.child.capabilities import lacking_here, to_install
 from autotune.probe.child.dtype import settle_dtype
 from autotune.probe.child.hub_kernels import fetch_attention, fetch_layers
 from autotune.probe.child.inspect import choose_device, inspect_environment
@@ -43,6 +43,7 @@ _DEFAULTS = (
     "save_steps",
     "eval_steps",
     "eval_packing",
+    "dataloader_drop_last",
     "load_best_model_at_end",
     "save_strategy",
     "logging_steps",
@@ -104,11 +105,15 @@ def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepar
     on_cpu = all(found.kind == "cpu" for found in environment.devices) or device.kind == "cpu"
     notices: list[str] = []
     seen_alone = machine is not None and here.index is not None
-    lacking = lacking_here(here.model_copy(update={"index": 0}) if seen_alone else here)
+    seen = here.model_copy(update={"index": 0}) if seen_alone else here
+    # A device that is not here has packages of its own: what is installed here says nothing of it.
+    lacking = lacking_here(seen) if spec.target is None else {}
     fetches = here.kind == "cuda" and spec.target is None and "kernels" not in lacking
     if fetches:
         lacking |= fetch_attention(job.options, spec.attention_kernels)
     options = resolve_options(job, device, notices, environment.versions, lacking, on_cpu=on_cpu)
+    if spec.target is not None:
+        notices += to_install(options)
     if not spec.train_only:
         check_has_end(options)
     out_dir = Path(spec.out_dir)
@@ -121,9 +126,16 @@ def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepar
         )
     from autotune.dataset.both_splits import prepare_job
     from autotune.dataset.trl_rows import stand_in
+    from autotune.probe.child.fitting import check_fitting
+    from autotune.training.anatomy import anatomy_of
     from autotune.training.arguments import build_arguments
     from autotune.training.constructs import check_constructs
 
+    keywords = {**(options.get("model_init_kwargs") or {}), **_trust(options)}
+    anatomy = anatomy_of(job.trainer, Path(model.model_dir), keywords, model.positions)
+    if anatomy is not None:
+        model = model.model_copy(update={"positions": anatomy.positions})
+        notices += check_fitting(anatomy, tokenizer, options)
     check_constructs(
         job.trainer,
         options,
@@ -148,6 +160,7 @@ def run_prepare(spec: PrepareSpec, machine: Environment | None = None) -> Prepar
         progress=progress.tell,
         sample_rows=spec.sample_rows,
         train_only=spec.train_only,
+        positions=model.positions,
     )
     progress.close()
     return Prepared(
@@ -179,6 +192,10 @@ def _unfit_adapters(
     own = ",".join(layers) if isinstance(layers, list | tuple) else layers
     choices = (*(BY_NAME["lora_target_modules"].choices or ()), own)
     return unfit_adapters(job.trainer, options, choices, model_dir=model_dir, folder=folder)
+
+
+def _trust(options: dict[str, Any]) -> dict[str, Any]:
+    return {"trust_remote_code": True} if options.get("trust_remote_code") else {}
 
 
 def _defaults(arguments: Any) -> dict[str, Any]:

@@ -13,16 +13,21 @@ from typing import Any
 
 from autotune.core.measurement import Measurement, Precompute
 from autotune.core.outcome import Phase
+from autotune.core.stages import EVAL, LOAD, MEMORY, MIXED, PRECOMPUTE, TIMED
 from autotune.probe.child.device import open_device
 from autotune.probe.child.effective import effective_values, flattens, reference_of, wraps
+from autotune.probe.child.first_uses import FirstUses, cost_something
 from autotune.probe.child.gradients import GradientReach
+from autotune.probe.child.instrumented import instrumented, update_callback
 from autotune.probe.child.leak import documents_mix
+from autotune.probe.child.precompute import PrecomputePass
 from autotune.probe.child.readings import Readings
 from autotune.probe.child.remarks import listening
 from autotune.probe.child.rows import facts_of, take_rows
+from autotune.probe.child.scaling import SkipWatch
 from autotune.probe.child.stages import Stages, accumulation_of
-from autotune.probe.child.steps import Schedule, instrumented, update_callback
-from autotune.probe.child.verify import eval_rows, evaluate, saving_options
+from autotune.probe.child.steps import Schedule
+from autotune.probe.child.verify import check_disk, eval_rows, evaluate
 from autotune.probe.phase_file import PhaseFile
 from autotune.probe.protocol import EMPTIED_EVERY, ProbeSpec
 
@@ -90,7 +95,7 @@ class Probe:
         if flattens(spec.trainer, trainer):
             packed = bool(spec.options.get("packing", False))
             self._documents_mix = documents_mix(trainer, packed=packed)
-        readings.loaded()
+        readings.finish(LOAD)
         facts = facts_of(
             spec.trainer,
             trainer.train_dataset,
@@ -103,16 +108,16 @@ class Probe:
         schedule = self._schedule = self._stages.schedule()
         schedule.sync = sync
         schedule.clock.tell = PhaseFile(self.work_dir).tell
-        holder[:] = [schedule, trainer]
-        trainer.args.max_steps = schedule.updates
+        holder[:] = [schedule, trainer, SkipWatch(trainer)]
+        trainer.args.max_steps = schedule.most_updates
         trainer.add_callback(update_callback(holder))
         wanted = spec.verification
-        if wanted is not None:
-            for name, value in saving_options(wanted, self._parameters, self.work_dir).items():
-                setattr(trainer.args, name, value)
+        if wanted is not None and wanted.save:
+            check_disk(self._parameters, self.work_dir)
         held = None if wanted is None else eval_rows(spec.trainer, wanted)
         if spec.options.get("precompute_ref_log_probs"):
             held = self._run_precompute(readings, trainer, held, schedule)
+            readings.finish(PRECOMPUTE)
         reach = self._reach = GradientReach(trainer.model)
         schedule.on_gradients = reach.look
         try:
@@ -120,7 +125,18 @@ class Probe:
         finally:
             self._effective = effective_values(spec.trainer, trainer, self._parameters)
         if held is not None:
-            self._evaluated = evaluate(trainer, held, schedule)
+            self._evaluate(readings, trainer, held, schedule)
+
+    def _evaluate(self, readings: Readings, trainer: Any, held: Any, schedule: Schedule) -> None:
+        watch = self._stages.watched_evaluation() if self._stages else None
+        if watch is not None:
+            watch.start()
+        evaluate(trainer, held, schedule)
+        self._evaluated = True
+        if watch is not None:
+            watch.stop()
+        else:
+            readings.finish(EVAL)
 
     def _run_precompute(
         self, readings: Readings, trainer: Any, held: Any | None, schedule: Schedule
@@ -131,14 +147,13 @@ class Probe:
         """
         from autotune.training.prepared import precomputed
 
-        args, rows = trainer.args, trainer.train_dataset
-        readings.meter.reset()
-        start = time.perf_counter()
-        trainer.train_dataset = precomputed(trainer, rows, "train", trainer._train_batch_size)
-        schedule.sync()
+        args = trainer.args
+        costly = cost_something(self.spec.options, self.spec.device)
+        once = PrecomputePass(trainer, schedule.sync, FirstUses() if costly else None)
+        trainer.train_dataset, seconds = once.run(trainer.train_dataset)
         readings.precompute = Precompute(
-            seconds=time.perf_counter() - start,
-            rows=len(rows),
+            seconds=seconds,
+            rows=len(trainer.train_dataset),
             tokens=schedule.useful_tokens,
             peaks=readings.meter.read(),
         )
@@ -210,29 +225,36 @@ class Probe:
             for step, loss in zip(clock.steps, losses, strict=True)
         ]
         series = tuple(readings.update_peaks_bytes)
-        if self.spec.verification is not None and not readings.on_cpu:
-            series = schedule.update_peaks_bytes("memory")
-        norms = [float(n) for n in clock.grad_norms if n is not None]
+        if not readings.on_cpu:
+            series = schedule.update_peaks_bytes(MIXED)
+        taken = [update for update in clock.updates if not update.skipped]
+        norms = [float(u.grad_norm) for u in taken if u.grad_norm is not None]
         worst, facts = list(stages.worst[0].rows), stages.facts
         return Measurement(
             peaks=readings.peaks,
-            load_peaks=readings.load,
-            memory_steps=schedule.steps_of("memory"),
+            load_peaks=readings.stages[LOAD],
+            stage_peaks=dict(readings.stages),
+            memory_steps=schedule.steps_of(MEMORY),
             warmup_steps=schedule.steps_of("warmup"),
-            timed_steps=schedule.steps_of("timed"),
-            optimizer_seconds=schedule.optimizer_seconds_of("timed"),
+            timed_steps=schedule.steps_of(TIMED),
+            optimizer_seconds=schedule.optimizer_seconds_of(TIMED),
             grad_norms=tuple(n if math.isfinite(n) else None for n in norms),
+            updates=len(taken),
+            skipped_updates=len(clock.updates) - len(taken),
             worst_rows=tuple(int(row) for row in facts.source[worst] if row >= 0),
             worst_tokens=tuple(int(n) for n in facts.tokens[worst]),
             effective=self._effective,
             warnings=(*self._warnings, *self._unreached()),
             parameters=self._parameters,
             load_seconds=(clock.first_step_at or time.perf_counter()) - self._started,
-            steps_seconds=sum(s.seconds for s in clock.steps) + sum(clock.optimizer_seconds),
+            steps_seconds=sum(s.seconds for s in clock.steps)
+            + sum(u.seconds for u in clock.updates),
             cap_bytes=self.spec.cap_bytes,
             speed_rows_repeated=stages.rows_repeated,
+            shapes_left_out=stages.shapes_left_out,
             documents_mix=self._documents_mix,
             update_peaks_bytes=series,
+            update_reserved_bytes=tuple(readings.update_reserved_bytes),
             weights=self.spec.weights,
             saved=schedule.saved,
             evaluated=self._evaluated,

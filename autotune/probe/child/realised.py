@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.probe.child.batches import BatchFacts
+from autotune.probe.child.first_uses import Shape, shapes_of
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,14 @@ class Realised:
         width: its columns.
         useful_tokens: tokens that are not padding.
         label_tokens: tokens that are trained on; of Reward, which scores whole sides, all of them.
+        shapes: of everything the model reads.
     """
 
     rows: int
     width: int
     useful_tokens: int
     label_tokens: int
+    shapes: frozenset[Shape]
 
 
 def realised(inputs: Mapping[str, Any], planned: BatchFacts) -> Realised:
@@ -48,4 +51,4 @@ def realised(inputs: Mapping[str, Any], planned: BatchFacts) -> Realised:
         labels = int((inputs["labels"][:, 1:] != -100).sum())
     else:
         labels = useful
-    return Realised(rows, width, useful, labels)
+    return Realised(rows, width, useful, labels, shapes_of(inputs))

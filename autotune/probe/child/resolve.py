@@ -15,7 +15,7 @@ from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet, neare
 from autotune.core.job import Job, Trainer
 from autotune.knobs.adapters import REWARD_TASK
 from autotune.knobs.isolation import LAUNCH_FIELDS
-from autotune.knobs.needs import PACKAGES, missing_package
+from autotune.knobs.needs import PACKAGES, missing_package, too_old
 from autotune.knobs.unmeasured import unmeasured
 from autotune.knobs.versions import canonical_options, deprecated, untrainable
 
@@ -84,7 +84,7 @@ def resolve_options(
         if name not in options:
             parsed.pop(name)
     _check_measured(parsed)  # once more: text has become mappings
-    _check_packages(parsed, lacking)
+    _check_packages(parsed, lacking, device)
     _check_values(parsed)
     _resolve_task(job.trainer, parsed, notices)
     if job.options.get("bf16") and parsed["bf16"] and not device.bf16:
@@ -227,12 +227,15 @@ def _check_duration(max_steps: float, epochs: float | None) -> None:
         raise BadInput(f"num_train_epochs is {epochs!r}, expected a number above zero.")
 
 
-def _check_packages(options: dict[str, Any], lacking: dict[str, str]) -> None:
-    """Stop before the first probe when an option needs a package that is not there or not usable.
+def _check_packages(options: dict[str, Any], lacking: dict[str, str], device: Device) -> None:
+    """Stop before the first probe when an option needs a package or a GPU that is not there.
 
     Raises:
-        EnvironmentUnable: names the option, the package and how to install it.
+        EnvironmentUnable: names the option, what it needs and what to do.
     """
+    old = too_old(options, device)
+    if old:
+        raise EnvironmentUnable(f"{old}.", "Choose another value, such as sdpa.")
     missing = missing_package(options, lacking)
     if missing is not None:
         need, option = missing

@@ -9,24 +9,32 @@ from functools import partial
 from typing import Any
 
 from autotune.core.job import Trainer
+from autotune.core.stages import EVAL, MEMORY, MIXED, SAVE, TIMED
 from autotune.probe.child.batches import (
     BatchFacts,
     RowFacts,
+    ShapeRule,
+    mixed_batches,
+    of_few_shapes,
     timed_batches,
     warmup_batches,
     worst_batches,
 )
 from autotune.probe.child.effective import flattens
+from autotune.probe.child.first_uses import FirstUses, cost_something
 from autotune.probe.child.paged import paged_bytes
-from autotune.probe.child.readings import Readings, WatchedSeries, WatchedUpdate
-from autotune.probe.child.steps import Schedule, Stage
+from autotune.probe.child.readings import Readings, Watched, WatchedSeries
+from autotune.probe.child.steps import Schedule, Stage, nothing
 from autotune.probe.child.verify import held_tensors
-from autotune.probe.protocol import ProbeSpec
+from autotune.probe.protocol import ProbeSpec, Verification
 
 #: Micro-steps per update in a probe: two let gradients and activations coexist exactly when the
 #: real accumulation does (DESIGN.md 5.1).
 _ACCUMULATION = 2
 _MEMORY_UPDATES = 2
+#: Updates a gradient scaler may skip while its scale settles: it begins at 2**16 and is halved at
+#: each (torch.amp.GradScaler), so that after these it scales gradients down.
+_MOST_SKIPPED = 20
 
 
 def accumulation_of(spec: ProbeSpec) -> int:
@@ -50,7 +58,7 @@ class Stages:
         self._trainer = trainer
         self.facts = facts
         self._readings = readings
-        readings.paged_bytes = lambda: paged_bytes(trainer.optimizer)
+        readings.paged_bytes = lambda: trainer.optimizer and paged_bytes(trainer.optimizer)
         self._accumulation = accumulation_of(spec)
         self._held = partial(held_tensors, spec.trainer, trainer)
         # With fewer rows in the whole data set than a batch holds, TRL trains on what there is.
@@ -58,55 +66,75 @@ class Stages:
         trainer.args.per_device_train_batch_size = trainer._train_batch_size = self._batch
         self.worst = worst_batches(facts, self._batch)
         self.rows_repeated = False
+        self.shapes_left_out = 0
 
     def schedule(self) -> Schedule:
         """Return the schedule, its rows given to the trainer as one data set read in sequence."""
-        wanted = self._spec.verification
-        series: WatchedSeries | None = None
-        if wanted is None:
-            stages = [self._memory(), *self._watched(), *self._timing()]
+        spec, readings = self._spec, self._readings
+        series = WatchedSeries(readings, MIXED, self._held) if readings.on_cpu else None
+        if spec.verification is not None:
+            stages = [*self._memory(), self._mixed(spec.verification, series)]
         else:
-            looped = [self.worst[i % len(self.worst)] for i in range(wanted.updates)]
-            batches = tuple(b for b in looped for _ in range(self._accumulation))
-            if self._readings.on_cpu:
-                # What the watch itself needs would be charged to the cap, so the cap holds before.
-                series = WatchedSeries(self._readings, self._held)
-                stages = [self._memory(), Stage("series", batches, series.start, series.stop)]
-            else:
-                stages = [self._long_memory(batches)]
-        schedule = _laid_out(self._spec.trainer, self._trainer, stages, self._accumulation)
-        schedule.lap = self._readings.meter.lap
-        if series is not None:
-            schedule.on_update = series.update
+            stages = [*self._memory(), *self._timing(), *self._watched()]
+        costly = cost_something(spec.options, spec.device)
+        first_uses = FirstUses() if costly else None
+        schedule = Schedule(stages, self._accumulation, first_uses=first_uses)
+        schedule.lap = readings.meter.lap
+        split = readings.finish if series is None else series.split
+        schedule.before_save, schedule.after_save = partial(split, MIXED), partial(split, SAVE)
+        _give_rows(spec.trainer, self._trainer, schedule.rows)
         return schedule
 
-    def _memory(self) -> Stage:
-        """Two updates of every worst batch, capped."""
-        repeats = range(_MEMORY_UPDATES * self._accumulation)
-        batches = tuple(b for b in self.worst for _ in repeats)
-        return Stage("memory", batches, self._readings.meter.reset, self._readings.memory_done)
+    def watched_evaluation(self) -> Watched | None:
+        """Return a watch over an evaluation after training; None where the meter sees it."""
+        return Watched(self._readings, EVAL, self._held) if self._readings.on_cpu else None
 
-    def _long_memory(self, batches: tuple[BatchFacts, ...]) -> Stage:
-        """A verification where the allocator itself counts: peaks of updates are peaks of laps."""
+    def _memory(self) -> list[Stage]:
+        """Two updates of every worst batch, capped; as many more as a gradient scaler skips."""
         readings = self._readings
+        leave = partial(readings.finish, MEMORY)
+        scaled = self._trainer.accelerator.scaler is not None or self._trainer.args.fp16
+        return [
+            Stage(
+                MEMORY,
+                self._updates([worst] * _MEMORY_UPDATES),
+                self._updates([worst] * _MOST_SKIPPED) if scaled else (),
+                enter=nothing if index else readings.begin_memory,
+                leave=leave,
+            )
+            for index, worst in enumerate(self.worst)
+        ]
 
-        def enter() -> None:
-            readings.meter.reset()
-            readings.begin_state()
+    def _updates(self, batches: list[BatchFacts]) -> tuple[BatchFacts, ...]:
+        """Return the micro-batches of updates that each accumulate over one micro-batch."""
+        return tuple(batch for batch in batches for _ in range(self._accumulation))
+
+    def _mixed(self, wanted: Verification, series: WatchedSeries | None) -> Stage:
+        """The updates of a verification, watched where the meter does not count live bytes."""
+        readings = self._readings
+        mixed = mixed_batches(self.facts, self.worst, self._batch, wanted.updates)
 
         def leave() -> None:
-            readings.memory_done()
+            readings.finish(MIXED)
             readings.end_state()
 
-        return Stage("memory", batches, enter, leave)
+        seen: dict[str, Any] = {
+            "enter": readings.begin_state,
+            "each": readings.note_reserved,
+            "leave": leave,
+        }
+        if series is not None:
+            # What the watch itself needs would be charged to the cap, so the cap holds before.
+            seen = {"enter": series.start, "each": series.update, "leave": series.stop}
+        return Stage(MIXED, self._updates(mixed), saves=wanted.save, **seen)
 
     def _watched(self) -> list[Stage]:
         """One update more under the watch that counts live bytes, where the meter cannot."""
         if not self._readings.on_cpu:
             return []
-        batches = tuple(self.worst[0] for _ in range(self._accumulation))
-        watch = WatchedUpdate(self._readings, self._held)
-        return [Stage("allocated", batches, watch.start, watch.stop)]
+        watch = Watched(self._readings, MEMORY, self._held)
+        batches = self._updates([self.worst[0]])
+        return [Stage("allocated", batches, enter=watch.start, leave=watch.stop)]
 
     def _timing(self) -> list[Stage]:
         """The warm-up, and the paired rows that are timed."""
@@ -121,22 +149,26 @@ class Stages:
             spec.timed_rows,
             self._accumulation,
         )
-        warmup = warmup_batches(
-            self.facts,
-            timed,
-            self._accumulation,
-            every_shape=bool(spec.options.get("torch_compile")),
+        shape = ShapeRule(
             flattened=flattens(spec.trainer, self._trainer),
+            multiple=self._trainer.data_collator.pad_to_multiple_of,
         )
+        costly = cost_something(spec.options, spec.device)
+        if costly:
+            timed, self.shapes_left_out = of_few_shapes(self.facts, timed, shape)
+        warmup = warmup_batches(self.facts, timed, self._accumulation, shape, every_shape=costly)
+
+        def leave() -> None:
+            readings.end_state()
+            readings.timed()
+
         return [
-            Stage("warmup", tuple(warmup)),
-            Stage("timed", tuple(timed), readings.begin_state, readings.end_state),
+            Stage("warmup", tuple(warmup), enter=readings.begin_timing),
+            Stage(TIMED, tuple(timed), enter=readings.begin_state, leave=leave),
         ]
 
 
-def _laid_out(kind: Trainer, trainer: Any, stages: list[Stage], accumulation: int) -> Schedule:
+def _give_rows(kind: Trainer, trainer: Any, order: list[int]) -> None:
     from autotune.training.prepared import in_order
 
-    order = [row for stage in stages for b in stage.batches for row in b.rows]
     trainer.train_dataset = in_order(kind, trainer, trainer.train_dataset.select(order))
-    return Schedule(stages, accumulation)

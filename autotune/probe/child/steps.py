@@ -1,8 +1,8 @@
 """Runs TRL's own trainer through stages and notes what every step really did.
 
-The stages are slices of one ordinary ``trainer.train()``: memory (worst batch, capped), allocated
-(one more update, watched), warm-up and timed. Nothing of the trainer's step is replaced; the
-subclass below only reads the clock around it.
+The stages are slices of one ordinary ``trainer.train()``: memory (worst batch, capped), warm-up,
+timed, allocated (one more update, watched); in a verification memory and mixed. Nothing of the
+trainer's step is replaced; the subclass (`instrumented`) only reads the clock around it.
 """
 
 from __future__ import annotations
@@ -15,29 +15,61 @@ from typing import Any
 
 from autotune.core.measurement import Step
 from autotune.core.outcome import Phase
+from autotune.core.stages import MEMORY, MIXED
 from autotune.probe.child.batches import BatchFacts
+from autotune.probe.child.first_uses import FirstUses
 from autotune.probe.child.progress import Progress
 from autotune.probe.child.realised import Realised, realised
 
 #: Stages whose times nobody reads.
-_UNTIMED = ("memory", "series")
+_UNTIMED = (MEMORY, MIXED)
+#: Updates of a stage with a reserve that must have taken place: the second has optimizer states.
+_LEAST_UPDATES = 2
 
 
-@dataclass(frozen=True)
+def nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, eq=False)
 class Stage:
     """One slice of the training run.
 
     Args:
-        name: ``memory``, ``allocated``, ``warmup`` or ``timed``.
+        name: ``memory``, ``warmup``, ``timed``, ``allocated`` or ``mixed``.
         batches: the micro-batches it runs, in order.
+        reserve: micro-batches that follow as long as fewer than two of its updates took place: a
+            gradient scaler skips updates while its scale settles.
         enter: called before its first micro-step.
+        each: called after each of its optimizer updates.
         leave: called after its last optimizer update.
+        saves: saves a checkpoint half-way.
     """
 
     name: str
     batches: tuple[BatchFacts, ...]
-    enter: Callable[[], None] = lambda: None
-    leave: Callable[[], None] = lambda: None
+    reserve: tuple[BatchFacts, ...] = ()
+    enter: Callable[[], None] = nothing
+    each: Callable[[], None] = nothing
+    leave: Callable[[], None] = nothing
+    saves: bool = False
+
+
+@dataclass
+class Update:
+    """One optimizer update as it ended.
+
+    Args:
+        stage: the stage it belongs to.
+        seconds: wall time after its last micro-step.
+        grad_norm: of its gradients; None where the trainer does not tell.
+        skipped: the gradient scaler left it out: its gradients had overflowed.
+    """
+
+    stage: Stage
+    seconds: float
+    grad_norm: Any
+    skipped: bool
 
 
 @dataclass
@@ -45,76 +77,91 @@ class Clock(Progress):
     """What the steps left behind, in order; filled while the trainer runs."""
 
     steps: list[Step] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
     losses: list[Any] = field(default_factory=list)
-    optimizer_seconds: list[float] = field(default_factory=list)
-    grad_norms: list[Any] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
     first_step_at: float | None = None
 
 
 class Schedule:
     """Follow the stages while the trainer runs and keep the clock."""
 
-    def __init__(self, stages: list[Stage], accumulation: int) -> None:
-        """Lay the stages end to end.
+    def __init__(
+        self, stages: list[Stage], accumulation: int, *, first_uses: FirstUses | None = None
+    ) -> None:
+        """Lay the stages end to end, each with its reserve.
 
         Args:
             stages: in order; each holds whole optimizer updates.
             accumulation: micro-steps per update.
+            first_uses: told of every shape; None where none costs anything the first time.
         """
         self.stages = stages
         self.accumulation = accumulation
         self.clock = Clock()
-        self._facts = [fact for stage in stages for fact in stage.batches]
+        self._plan = [
+            (stage, fact) for stage in stages for fact in (*stage.batches, *stage.reserve)
+        ]
+        #: Where in the plan the next micro-step is, and micro-batches before it that are left out.
+        self._at = 0
+        self._left_out = 0
+        self._first_uses = first_uses
         self._mark = 0.0
         self._fetch = 0.0
         self._fetch_share = 0.0
         self._arrived: list[Realised] = []
-        starts, at = {}, 0
-        for stage in stages:
-            starts[at] = stage
-            at += len(stage.batches)
-        self._starts = starts
         self._current: Stage | None = None
         #: Wait until the device has finished; return the peak since this was last asked.
-        self.sync: Callable[[], None] = lambda: None
+        self.sync: Callable[[], None] = nothing
         self.lap: Callable[[], int | None] = lambda: None
-        self.on_update: Callable[[], None] = lambda: None
-        self.on_gradients: Callable[[], None] = lambda: None
+        self.on_gradients: Callable[[], None] = nothing
+        self.before_save: Callable[[], None] = nothing
+        self.after_save: Callable[[], None] = nothing
         self.saved = False
 
     @property
-    def micro_steps(self) -> int:
-        """Micro-steps over all stages."""
-        return len(self._facts)
+    def rows(self) -> list[int]:
+        """The prepared rows of all micro-batches, reserves included, in order."""
+        return [row for _, fact in self._plan for row in fact.rows]
 
     @property
     def useful_tokens(self) -> int:
-        """Tokens that are not padding, over all stages."""
-        return sum(fact.useful_tokens for fact in self._facts)
+        """Tokens of those rows that are not padding."""
+        return sum(fact.useful_tokens for _, fact in self._plan)
 
     @property
-    def updates(self) -> int:
-        """Optimizer updates over all stages."""
-        return math.ceil(self.micro_steps / self.accumulation)
+    def most_updates(self) -> int:
+        """Optimizer updates over all stages, reserves included."""
+        return math.ceil(len(self._plan) / self.accumulation)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to run."""
+        return self._at >= len(self._plan)
+
+    @property
+    def save_is_due(self) -> bool:
+        """Whether a checkpoint is to be saved now, after an update."""
+        stage = self._current
+        if stage is None or not stage.saves or self.saved:
+            return False
+        return self.clock.stages.count(stage) >= len(stage.batches) // 2
 
     def steps_of(self, name: str) -> tuple[Step, ...]:
-        """Return the finished micro-steps of one stage."""
-        at = 0
-        for stage in self.stages:
-            if stage.name == name:
-                return tuple(self.clock.steps[at : at + len(stage.batches)])
-            at += len(stage.batches)
-        return ()
+        """Return the finished micro-steps of the stages of one name."""
+        of = zip(self.clock.steps, self.clock.stages, strict=True)
+        return tuple(step for step, stage in of if stage.name == name)
 
     def optimizer_seconds_of(self, name: str) -> tuple[float, ...]:
-        """Return the optimizer times of one stage."""
-        at = 0
-        for stage in self.stages:
-            count = len(stage.batches) // self.accumulation
-            if stage.name == name:
-                return tuple(self.clock.optimizer_seconds[at : at + count])
-            at += count
-        return ()
+        """Return the times of a stage's updates that took place."""
+        done = (u for u in self.clock.updates if u.stage.name == name and not u.skipped)
+        return tuple(update.seconds for update in done)
+
+    @property
+    def left_out(self) -> int:
+        """Updates whose micro-batches arrive next and are not run; asking forgets them."""
+        count, self._left_out = self._left_out // self.accumulation, 0
+        return count
 
     def fetched(self, start: float, batches: list[Any]) -> None:
         """Note how long the batches of one update took to arrive, and what they are.
@@ -124,31 +171,33 @@ class Schedule:
             batches: the collated batches.
         """
         self._fetch_share = (time.perf_counter() - start) / max(1, len(batches))
-        due = self._facts[len(self.clock.steps) :]
-        self._arrived = [realised(b, fact) for b, fact in zip(batches, due, strict=False)]
+        due = self._plan[self._at :]
+        self._arrived = [realised(b, fact) for b, (_, fact) in zip(batches, due, strict=False)]
         # looking at the batches is not the trainer's time
         self._fetch = time.perf_counter() - start
 
     def before_step(self) -> None:
         """Enter a stage when its first micro-step is due, and start the clock."""
-        index = len(self.clock.steps)
-        if index in self._starts:
-            self._current = self._starts[index]
-            self._current.enter()
+        stage, _ = self._plan[self._at]
+        if stage is not self._current:
+            self._current = stage
+            stage.enter()
             self.sync()
             self._mark = time.perf_counter()
             self._fetch = 0.0
-        if index == 0:
+        first = not self.clock.steps
+        if first:
             self.clock.first_step_at = time.perf_counter()
-        self.clock.phase = Phase.FIRST_STEP if index == 0 else Phase.STEADY
+        self.clock.phase = Phase.FIRST_STEP if first else Phase.STEADY
 
     def after_step(self, loss: Any, *, emptied: bool = False) -> None:
         """Note one finished micro-step, and whether the allocator's cache was given back in it."""
         self.sync()
         now = time.perf_counter()
-        fact = self._facts[len(self.clock.steps)]
+        stage, fact = self._plan[self._at]
         batch = self._arrived.pop(0)
         self.clock.losses.append(loss)
+        self.clock.stages.append(stage)
         self.clock.steps.append(
             Step(
                 seconds=max(0.0, now - self._mark - self._fetch) + self._fetch_share,
@@ -160,10 +209,12 @@ class Schedule:
                 label_tokens=batch.label_tokens,
                 longest=fact.longest,
                 loss=None,
-                peak_bytes=self.lap() if self._untimed else None,
+                peak_bytes=self.lap() if stage.name in _UNTIMED else None,
+                first_use=self._first_uses is not None and self._first_uses.meet(batch.shapes),
                 emptied=emptied,
             )
         )
+        self._at += 1
         self._mark = now
         self._fetch = 0.0
         self.clock.step += 1
@@ -172,29 +223,54 @@ class Schedule:
     def _update_is_due(self) -> bool:
         return len(self.clock.steps) % self.accumulation == 0
 
-    def before_update(self) -> None:
-        """Let gradients be looked at while they are there, except where time is taken."""
-        if self._untimed:
+    def before_update(self, grad_norm: Any) -> None:
+        """Let gradients be looked at while they are there, except where time is taken.
+
+        Args:
+            grad_norm: of these gradients; those that overflowed tell nothing.
+        """
+        if self._untimed and (grad_norm is None or math.isfinite(float(grad_norm))):
             self.on_gradients()
 
     @property
     def _untimed(self) -> bool:
         return self._current is not None and self._current.name in _UNTIMED
 
-    def after_update(self, grad_norm: Any) -> None:
-        """Note one finished optimizer update and leave a stage that is complete."""
+    def after_update(self, grad_norm: Any, skipped: Callable[[], bool] = lambda: False) -> None:
+        """Note one finished optimizer update and leave a stage that is complete.
+
+        Args:
+            grad_norm: of its gradients; None where the trainer does not tell.
+            skipped: returns whether the gradient scaler left it out; asked after time is taken.
+        """
         self.sync()
-        now = time.perf_counter()
-        self.clock.optimizer_seconds.append(now - self._mark)
-        self.clock.grad_norms.append(grad_norm)
+        seconds = time.perf_counter() - self._mark
+        stage = self._plan[self._at - 1][0]
+        self.clock.updates.append(Update(stage, seconds, grad_norm, skipped()))
         self.clock.phase = Phase.STEADY
         if self._untimed:
             self._charge_update(self.lap())
-        self.on_update()
-        done = len(self.clock.steps)
-        if self._current is not None and (done in self._starts or done == self.micro_steps):
-            self._current.leave()
+        stage.each()
+        self._pass_over_reserve(stage)
+        if self.done or self._plan[self._at][0] is not stage:
+            stage.leave()
         self._mark = time.perf_counter()
+
+    def _pass_over_reserve(self, stage: Stage) -> None:
+        """Leave out what is left of a stage's reserve once enough of its updates took place.
+
+        A stage whose whole reserve did not bring them is the last one: the scale never settled.
+        """
+        run = self.clock.stages.count(stage)
+        if run < len(stage.batches) or not stage.reserve:
+            return
+        done = sum(u.stage is stage and not u.skipped for u in self.clock.updates)
+        if done >= _LEAST_UPDATES:
+            over = len(stage.batches) + len(stage.reserve) - run
+            self._at += over
+            self._left_out += over
+        elif run == len(stage.batches) + len(stage.reserve):
+            self._at = len(self._plan)
 
     def _charge_update(self, peak_bytes: int | None) -> None:
         """Give the last step the peak of its update too, where that was higher."""
@@ -207,66 +283,3 @@ class Schedule:
         peaks = [step.peak_bytes for step in self.steps_of(name) if step.peak_bytes is not None]
         whole = range(0, len(peaks) - self.accumulation + 1, self.accumulation)
         return tuple(max(peaks[at : at + self.accumulation]) for at in whole)
-
-
-def instrumented(trainer_class: Any, holder: list[Schedule]) -> Any:
-    """Return a subclass of TRL's trainer that reports its steps to a schedule.
-
-    Args:
-        trainer_class: TRL's trainer class.
-        holder: a list whose first item is the schedule, filled before ``train()`` is called.
-    """
-
-    class Instrumented(trainer_class):  # type: ignore[misc]
-        """TRL's trainer with a clock around its steps."""
-
-        _seen_grad_norm: Any = None  # stays so where the config does not clip
-
-        def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-            start = time.perf_counter()
-            out = super().get_batch_samples(*args, **kwargs)
-            holder[0].fetched(start, out[0])
-            return out
-
-        def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            schedule = holder[0]
-            schedule.before_step()
-            every = self.args.torch_empty_cache_steps
-            emptied = every is not None and self.state.global_step % every == 0
-            loss = super().training_step(model, inputs, *args, **kwargs)
-            schedule.after_step(loss.detach(), emptied=emptied)
-            return loss
-
-        def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
-            holder[0].clock.phase = Phase.SAVE
-            out = super()._save_checkpoint(*args, **kwargs)
-            holder[0].clock.phase = Phase.STEADY
-            holder[0].saved = True
-            return out
-
-        def _get_grad_norm(self, *args: Any, **kwargs: Any) -> Any:
-            self._seen_grad_norm = super()._get_grad_norm(*args, **kwargs)
-            return self._seen_grad_norm
-
-    return Instrumented
-
-
-def update_callback(holder: list[Schedule]) -> Any:
-    """Return a trainer callback that reports finished optimizer updates.
-
-    Args:
-        holder: as for `instrumented`; its second item is the trainer.
-    """
-    from transformers import TrainerCallback
-
-    class UpdateClock(TrainerCallback):  # type: ignore[misc]
-        """Tell the schedule when an update is complete, zeroed gradients included."""
-
-        def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
-            holder[0].before_update()
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            trainer: Any = holder[1]
-            holder[0].after_update(trainer._seen_grad_norm)
-
-    return UpdateClock()

@@ -44,27 +44,21 @@ def held_tensors(kind: Trainer, trainer: Any) -> list[Any]:
     return held
 
 
-def saving_options(
-    wanted: Verification, parameters: dict[str, Any], folder: Path
-) -> dict[str, Any]:
-    """Return the options under which the trainer saves once, half-way; none when it cannot.
+def check_disk(parameters: dict[str, Any], folder: Path) -> None:
+    """Stop before anything is run when a checkpoint would not fit on the disk.
 
     Args:
-        wanted: the verification.
         parameters: sizes from `count_parameters`.
         folder: where the checkpoint goes; removed with the probe.
 
     Raises:
         OSError: there is too little disk for one checkpoint.
     """
-    if not wanted.save:
-        return {}
     share = int(parameters["trainable"]) / max(1, int(parameters["total"]))
     need = int(_CHECKPOINT_COPIES * share * int(parameters["bytes"]))
     free = shutil.disk_usage(folder).free
     if free < need:
         raise OSError(28, f"No space left on device: a checkpoint needs {need} bytes, {free} free")
-    return {"save_strategy": "steps", "save_steps": max(1, wanted.updates // 2)}
 
 
 def eval_rows(kind: Trainer, wanted: Verification) -> Any | None:
@@ -80,8 +74,8 @@ def eval_rows(kind: Trainer, wanted: Verification) -> Any | None:
     return take_rows(kind, wanted.eval_rows_dir, chosen, wanted.eval_pretruncate_tokens)
 
 
-def evaluate(trainer: Any, rows: Any, schedule: Schedule) -> bool:
-    """Run the trainer's own evaluation; returns that it was run.
+def evaluate(trainer: Any, rows: Any, schedule: Schedule) -> None:
+    """Run the trainer's own evaluation.
 
     Args:
         trainer: a trainer that has trained.
@@ -91,4 +85,3 @@ def evaluate(trainer: Any, rows: Any, schedule: Schedule) -> bool:
     schedule.clock.phase = Phase.EVAL
     trainer.evaluate(eval_dataset=None if rows is trainer.eval_dataset else rows)
     schedule.clock.phase = Phase.STEADY
-    return True

@@ -1,8 +1,9 @@
 """Peak memory and its cap on the CPU, read from the kernel.
 
 The process peak is ``VmHWM`` after a reset through ``/proc/self/clear_refs`` minus the resident
-size at the start; ``ru_maxrss`` cannot be reset and is never used. The cap is ``RLIMIT_DATA`` at
-the data size of the start plus the budget: an address-space limit hangs or lies (DESIGN.md 5.3).
+size at the start, while the heap keeps nothing (heap.py); ``ru_maxrss`` cannot be reset and is
+never used. The cap is ``RLIMIT_DATA`` at the data size of the start plus the budget: an
+address-space limit hangs or lies (DESIGN.md 5.3).
 Linux only; elsewhere the numbers are absent with that reason.
 """
 

@@ -46,7 +46,7 @@ def test_progress_nobody_reads_ends_the_work(
 def test_closed_streams_cost_nothing(closed: tuple[int, ...]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "autotune", "spaces", "list"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
         preexec_fn=lambda: [os.close(number) for number in closed],
     )  # fmt: skip
     assert (0, "") == (done.returncode, done.stderr)

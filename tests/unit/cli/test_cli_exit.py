@@ -137,7 +137,7 @@ def test_a_signal_that_was_ignored_at_the_start_stays_so(
 
     done = subprocess.run(
         [sys.executable, "-c", HEARD],
-        capture_output=True, text=True, timeout=60, check=True, preexec_fn=begin,
+        capture_output=True, text=True, timeout=300, check=True, preexec_fn=begin,
     )  # fmt: skip
     assert said == done.stdout.split("\n")[:3]
 
@@ -155,7 +155,7 @@ def test_ctrl_c_while_libraries_load_shows_no_traceback(
     done = subprocess.run(
         [sys.executable, *start, "--version"],
         env={**os.environ, "PYTHONPATH": path},
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert (130, "", "error: stopped.\n") == (done.returncode, done.stdout, done.stderr)

@@ -101,3 +101,10 @@ def test_tokens_beyond_the_reference_or_out_of_context_are_not_useful() -> None:
     assert 0.75 == useful_ratio(lengths, 300, "none", Reference(200))
     assert 0.5 == useful_ratio(lengths, 100, "bfd_split", Reference(300))
     assert 1.0 == useful_ratio(lengths, 300, "bfd_split", Reference(300))
+
+
+def test_tokens_beside_no_label_are_not_useful() -> None:
+    lengths = completions((90, 10), (0, 100), (100, 0))
+    # cut at 50, the first row has a prompt only; packed, it is run through the model all the same
+    assert 0.5 == useful_ratio(completions((90, 10), (0, 100)), 50, "bfd", Reference(100))
+    assert 2 / 3 == pytest.approx(useful_ratio(lengths, None, "none", Reference(100)))

@@ -9,6 +9,7 @@ import pytest
 from datasets import Dataset
 
 from autotune.core.errors import BadInput
+from autotune.core.positions import Positions
 from autotune.dataset import measure as module
 from autotune.dataset.measure import measure, measure_sides, real_tokens
 from autotune.dataset.preflight import check_prepared, remarks
@@ -147,7 +148,7 @@ def test_one_end_token_is_no_padding() -> None:
 
 def test_rows_beyond_the_positions_are_counted() -> None:
     lengths = measure(rows(input_ids=[[1] * 3, [1] * 9, [1] * 8]), vocabulary=100)
-    (notice,) = remarks(lengths, 8)
+    (notice,) = remarks(lengths, Positions(most=8))
     assert ("beyond-positions", 1) == (notice.code, notice.count)
     assert "row 2 with 9 tokens" in notice.message
 

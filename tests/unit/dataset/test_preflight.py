@@ -11,9 +11,10 @@ import pytest
 from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
 from autotune.core.lengths import Lengths
+from autotune.core.positions import Positions
 from autotune.dataset.preflight import check_left, check_next_token
 from autotune.dataset.scan import Column, Seen
-from autotune.dataset.unread import unread_label, unread_mask, unread_system
+from autotune.dataset.unread import unread_label, unread_mask
 
 
 def pairs(prompts: list[int], answers: int = 10, **more: Any) -> Lengths:
@@ -32,7 +33,7 @@ def rewards(prompts: list[int]) -> Lengths:
     return dataclasses.replace(found, labels=2 * found.tokens, first_labels=None)
 
 
-def refusal(lengths: Lengths, positions: int | None = None, **options: Any) -> str:
+def refusal(lengths: Lengths, positions: Positions | None = None, **options: Any) -> str:
     with pytest.raises(BadInput) as caught:
         check_left(lengths, options, positions)
     return str(caught.value)
@@ -51,9 +52,15 @@ def test_rows_that_are_all_left_out_stop() -> None:
 
 
 def test_prompts_beyond_the_model_need_another_model() -> None:
-    said = refusal(pairs([5000]), 1024)
-    assert "the model has 1024 positions" in said
+    said = refusal(pairs([5000]), Positions(most=1024, field="n_positions"))
+    assert "the model has 1024 positions (n_positions)" in said
     assert "at least 5001 positions" in said
+
+
+def test_a_length_of_the_users_own_goes_beyond_rotary_positions() -> None:
+    rotary = Positions(most=1024, fixed=False)
+    check_left(pairs([5000]), {"max_length": 5001}, rotary)
+    assert "Raise max_length to at least 5001" in refusal(pairs([5000]), rotary)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +116,6 @@ def test_ratings_that_sft_does_not_read_are_remarked() -> None:
     assert () == unread_label(Trainer.SFT, rated("number")), "a class, a length: anything"
     assert () == unread_label(Trainer.KTO, rated("flag"))
     assert () == unread_label(Trainer.SFT, {})
-
-
-def test_system_texts_that_no_prompt_takes_in_are_remarked() -> None:
-    (notice,) = unread_system(["system", "other"])
-    assert "column 'system' is not read" in notice.message
-    assert () == unread_system(["other"])
 
 
 def test_a_prompt_mask_that_trl_drops_is_remarked() -> None:

@@ -116,6 +116,33 @@ def test_a_finder_of_batch_sizes_is_switched_off_with_the_reason() -> None:
     assert "changes what an update learns" in rendered(result)
 
 
+@pytest.mark.parametrize(
+    ("own", "emitted"),
+    [
+        ({"mixed_precision": "fp16", "bf16": True}, {"mixed_precision": "bf16"}),
+        ({"mixed_precision": "bf16", "bf16": False}, {"mixed_precision": "no"}),
+        ({"mixed_precision": "bf16", "bf16": True}, {"mixed_precision": "bf16"}),
+        ({"dynamo_backend": "inductor", "bf16": True}, {"dynamo_backend": "no"}),
+        ({"dynamo_backend": "inductor", "torch_compile": True}, {"dynamo_backend": "inductor"}),
+    ],
+)
+def test_a_launcher_does_not_undo_what_was_measured(
+    own: dict[str, Any], emitted: dict[str, Any]
+) -> None:
+    found = loaded(with_job(gpu_result(), config_text=yaml.safe_dump(own), options=own))
+    assert emitted == {name: found[name] for name in emitted}
+
+
+def test_a_checkpoint_of_other_steps_is_remarked() -> None:
+    remark = "counts steps of the config it was saved with"
+    result = gpu_result()  # resumes from a checkpoint, and the winner packs
+    assert result.best_trial is not None
+    assert remark in rendered(result)
+    packing = ("packing", "packing_strategy")
+    plain = {k: v for k, v in result.best_trial.options.items() if k not in packing}
+    assert remark not in rendered(with_best(result, options=plain))
+
+
 def measured_with(result: Result, **effective: Any) -> Result:
     best = result.best_trial
     assert best is not None and best.report.measurement is not None

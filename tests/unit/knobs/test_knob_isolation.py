@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from autotune.knobs.isolation import LAUNCHER_ENV, launch_notices
+from autotune.knobs.isolation import (
+    LAUNCHER_ENV,
+    RECORDED_ENV,
+    WAITING_NAMES,
+    launch_notices,
+)
 from autotune.probe.launcher import child_environment
 
 
@@ -41,3 +46,17 @@ def test_no_measuring_process_inherits_a_launchers_variables(
     for name in LAUNCHER_ENV:
         monkeypatch.setenv(name, "1")
     assert not set(LAUNCHER_ENV) & child_environment({"WORLD_SIZE": "2"}).keys()
+
+
+def test_waiting_threads_soon_sleep_unless_the_user_says_how_they_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in WAITING_NAMES:
+        monkeypatch.delenv(name, raising=False)
+    made = child_environment()
+    assert ("1000", "0") == (made["GOMP_SPINCOUNT"], made["KMP_BLOCKTIME"])
+    assert "GOMP_SPINCOUNT" not in child_environment({"OMP_WAIT_POLICY": "active"})
+    monkeypatch.setenv("GOMP_SPINCOUNT", "5")
+    assert "5" == child_environment()["GOMP_SPINCOUNT"]
+    assert "KMP_BLOCKTIME" not in child_environment()
+    assert set(WAITING_NAMES) <= set(RECORDED_ENV), "a result says which it was"

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.core.job import Trainer
 from autotune.knobs.catalog import BY_NAME, KNOBS, knobs_of
-from autotune.knobs.needs import PACKAGES, missing_package, why_not
+from autotune.knobs.needs import PACKAGES, missing_package, too_old, why_not
 from tests.support.facts import CPU, GPU, facts_of
 
 ROOT = Path(__file__).parents[3]
@@ -42,6 +42,27 @@ def test_an_option_the_user_forces_names_its_package(case: str) -> None:
     assert found is not None
     assert package == found[0].package
     assert missing_package(options, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("attention", "least"),
+    [
+        ("flash_attention_2", "8.0"),
+        ("flash_attention_3", "9.0"),
+        ("kernels-community/flash-attn2", "8.0"),
+        ("kernels-community/vllm-flash-attn3", "9.0"),
+    ],
+)
+def test_an_option_of_the_users_that_a_gpu_is_too_old_for_is_named(
+    attention: str, least: str
+) -> None:
+    found = too_old({"attn_implementation": attention}, OLD_GPU)
+    assert f"attn_implementation={attention} cannot run" in found
+    assert least in found and "Tesla T4 has 7.5" in found
+    assert "" == too_old({"attn_implementation": attention}, CPU)
+    unknown = OLD_GPU.model_copy(update={"capability": None})
+    assert "" == too_old({"attn_implementation": attention}, unknown)
+    assert "" == too_old({"attn_implementation": "sdpa"}, OLD_GPU)
 
 
 def test_options_that_need_nothing_miss_nothing() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from autotune.core.candidate import Candidate
 from autotune.core.job import ALLOWABLE, Trainer
+from autotune.core.positions import Positions
 from autotune.knobs.catalog import BY_NAME, user_candidate
 from autotune.knobs.changes import change_class, words_for
 from autotune.knobs.facts import Facts
@@ -40,12 +41,16 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
     ),
     "streams_fill_an_update": (
         {
-            "tokens": [20] * 3,
-            "options": {"dataset_streaming": True, "per_device_train_batch_size": 4},
+            "tokens": [20] * 5,
+            "options": {
+                "dataset_streaming": True,
+                "per_device_train_batch_size": 2,
+                "gradient_accumulation_steps": 3,
+            },
         },
         {"per_device_train_batch_size": 2},
         {"per_device_train_batch_size": 1},
-        "the 3 rows of the stream never fill an update of 1 x 4",
+        "the 5 rows of the stream never fill an update of 1 x 6",
     ),
     "evaluated_weights_train": (
         {**PEFT, "trainer": Trainer.DPO, "lacking": {EVALUATED_4BIT: "no gradient passes"}},
@@ -64,6 +69,12 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"max_length": 1000},
         {"max_length": 1000, "pad_to_multiple_of": 64},
         "1024",
+    ),
+    "length_within_training": (
+        {"tokens": [1000] * 20, "positions": Positions(most=512, field="n_ctx", fixed=False)},
+        {"max_length": 512},
+        {"max_length": 1024},
+        "beyond the model's 512 positions (n_ctx)",
     ),
     "machine_has_it": ({}, {}, OFFLOAD, "accelerator"),
     "versions_want_it": (
@@ -128,9 +139,15 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
     ),
     "float16_is_scaled": (
         PEFT,
-        {"dtype": "bfloat16", "peft": "lora"},
         {"dtype": "float16", "peft": "lora"},
+        {"dtype": "float16"},
         "gradient scaler",
+    ),
+    "cpus_join_no_halves": (
+        {**PEFT, "options": {"bf16": True}, "positions": Positions(most=2048, fixed=False)},
+        {"quantization": "4bit", "dtype": "bfloat16", "peft": "lora"},
+        {"quantization": "4bit", "dtype": "float16", "peft": "lora"},
+        "fail in torch's bf16 autocast of a CPU",
     ),
     "adapters_fit_the_model": (
         {**PEFT, "unfit_adapters": {"dora on all-linear": "experts take no DoRA"}},
@@ -201,6 +218,12 @@ EXAMPLES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]] 
         {"per_device_train_batch_size": 4},
         {"per_device_train_batch_size": 8},
         "more than the 6 rows",
+    ),
+    "packed_rows_are_filled": (
+        {"tokens": [5, 6], "options": {"per_device_train_batch_size": 2}},
+        {"packing": "bfd", "max_length": 11, "per_device_train_batch_size": 1},
+        {"packing": "bfd", "max_length": 512, "per_device_train_batch_size": 1},
+        "11 tokens: nothing fills a packed row of 512",
     ),
     "no_longer_than_the_reference": (
         {"options": {"max_length": 512}, "min_retention_ratio": 0.0},
@@ -283,6 +306,16 @@ def test_a_micro_batch_of_packed_rows_cannot_be_more_than_there_are() -> None:
     assert "3 packed rows" in judge(packed, facts).reason
 
 
+def test_rows_without_a_trained_token_fill_no_micro_batch() -> None:
+    options = {"max_length": 16, "per_device_train_batch_size": 4}
+    facts = facts_of([151, 151, 151, 9], labels=[1, 1, 1, 1], options=options)
+    two = candidate_of(max_length=16, per_device_train_batch_size=2)
+    assert (
+        "a batch of 2 is more than the 1 rows with a trained token at 16 tokens there are"
+        == judge(two, facts).reason
+    )
+
+
 def test_packing_is_held_to_the_effective_batch_too() -> None:
     # About five documents of 100 tokens share a row of 512: one row is an update of five.
     facts = facts_of([100] * 200, options={"per_device_train_batch_size": 5})
@@ -305,7 +338,9 @@ def test_what_the_user_allows_is_not_held_against_a_candidate() -> None:
 
 
 def test_the_users_own_config_is_not_held_to_what_they_ask_of_others() -> None:
-    facts = facts_of([3000] * 40, options={"max_length": 2500}, positions=2048)
+    rotary = Positions(most=2048, fixed=False)
+    options = {"per_device_train_batch_size": 10}
+    facts = facts_of([3000] * 40, options=options, positions=rotary, effective_batch_sequences=8)
     own = canonical(user_candidate(facts), facts)
     assert judge(own, facts, own=True).valid
     assert not judge(own, facts).valid

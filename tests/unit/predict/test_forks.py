@@ -72,4 +72,4 @@ def test_copies_end_when_what_forked_them_is_killed() -> None:
         copies = psutil.Process(parent.pid).children()
         parent.kill()
     assert 2 == len(copies)
-    assert [] == psutil.wait_procs(copies, timeout=20)[1]
+    assert [] == psutil.wait_procs(copies, timeout=120)[1]

@@ -8,6 +8,7 @@ import pytest
 
 from autotune.core.errors import BadInput
 from autotune.core.job import Trainer
+from autotune.predict import refusals
 from autotune.predict.refusals import refuse
 from autotune.predict.request import Documents, Target, TraceRequest
 
@@ -45,7 +46,19 @@ def test_a_model_with_code_of_its_own_is_not_run() -> None:
         refuse(request({}), '{"auto_map": {"AutoModelForCausalLM": "m.Model"}}')
 
 
-def test_ordinary_candidates_are_not_refused() -> None:
+def test_layers_of_bitsandbytes_are_traced_only_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(refusals, "find_spec", lambda _: None)
+    for options in ({"load_in_4bit": True}, {"optim": "adamw_8bit"}):
+        with pytest.raises(BadInput, match="pip install bitsandbytes"):
+            refuse(request(options), "{}")
+    # of flash attention there is a double
+    refuse(request({"attn_implementation": "flash_attention_2"}), "{}")
+
+
+def test_ordinary_candidates_are_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "find_spec", lambda _: "installed")
     for options in ({}, {"packing": True}, {"optim": "adamw_8bit"}, {"use_peft": True}):
         refuse(request(options), "{}")
     refuse(request({"activation_offloading": True, "attn_implementation": "sdpa"}), "{}")

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from autotune.core.errors import BadInput
-from autotune.probe.child.batches import RowFacts, batch_of, warmup_batches, worst_batches
+from autotune.probe.child.batches import (
+    RowFacts,
+    ShapeRule,
+    batch_of,
+    mixed_batches,
+    of_few_shapes,
+    warmup_batches,
+    worst_batches,
+)
 from autotune.probe.child.resolve import _check_values, check_has_end
 from autotune.probe.child.rows import _trained
 
@@ -104,15 +113,39 @@ def test_the_longest_pair_and_the_longest_mismatched_sequence_are_worst_batches(
 def test_a_warm_up_is_one_update_of_the_largest_shapes() -> None:
     rows = facts([5, 90, 7, 80, 3, 91], [4] * 6)
     timed = [batch_of(rows, pair) for pair in ([0, 2], [4, 3], [1, 0], [5, 4])]
-    warmup = warmup_batches(rows, timed, 2, every_shape=False, flattened=False)
+    warmup = warmup_batches(rows, timed, 2, ShapeRule(), every_shape=False)
     assert [(5, 4), (1, 0)] == [batch.rows for batch in warmup]
-    laid_end_to_end = warmup_batches(rows, timed, 2, every_shape=False, flattened=True)
+    laid_end_to_end = warmup_batches(rows, timed, 2, ShapeRule(flattened=True), every_shape=False)
     assert [(1, 0), (5, 4)] == [batch.rows for batch in laid_end_to_end]
 
 
 def test_a_compiled_step_meets_every_shape_before_it_is_timed() -> None:
     rows = facts([5, 90, 7, 80, 3, 90], [4] * 6)
     timed = [batch_of(rows, pair) for pair in ([0, 2], [4, 3], [1, 0], [5, 4])]
-    warmup = warmup_batches(rows, timed, 2, every_shape=True, flattened=False)
+    warmup = warmup_batches(rows, timed, 2, ShapeRule(), every_shape=True)
     widths = [max(int(rows.tokens[row]) for row in batch.rows) for batch in warmup]
     assert [90, 80, 7, 90] == widths, "three shapes, filled up to whole updates"
+
+
+def test_of_very_many_shapes_an_even_choice_is_timed_as_often() -> None:
+    rows = facts(list(range(10, 74)), [4] * 64)
+    timed = [batch_of(rows, [row]) for row in range(64)]
+    chosen, left_out = of_few_shapes(rows, timed, ShapeRule())
+    assert (64, 48) == (len(chosen), left_out)
+    widths = sorted({ShapeRule().width(rows, batch) for batch in chosen})
+    assert (16, 10, 73) == (len(widths), widths[0], widths[-1])
+    assert max(b - a for a, b in pairwise(widths)) <= 5
+    assert (timed, 0) == of_few_shapes(rows, timed, ShapeRule(multiple=8)), "nine widths"
+
+
+def test_any_five_updates_of_a_verification_are_like_any_others() -> None:
+    rows = facts([5, 90, 7, 80, 3, 91, 40, 41], [4, 70, 6, 79, 2, 5, 30, 30])
+    worst = worst_batches(rows, 2)
+    mixed = mixed_batches(rows, worst, 2, 20)
+    assert 20 == len(mixed)
+    windows = {tuple(sorted(b.rows for b in mixed[at : at + 5])) for at in range(16)}
+    assert 1 == len(windows)
+    assert {(4, 0)} < {b.rows for b in mixed}, "the shortest rows are among them"
+    assert {b.rows for b in worst} < {b.rows for b in mixed}
+    totals = [b.useful_tokens for b in mixed[:5]]
+    assert min(totals) < sorted(totals)[1] < max(totals), "and rows of a middling length"

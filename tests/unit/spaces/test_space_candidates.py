@@ -8,7 +8,6 @@ import pytest
 
 from autotune.core.candidate import Value
 from autotune.core.environment import Device
-from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.job import ALLOWABLE, Trainer
 from autotune.knobs.catalog import user_candidate
 from autotune.knobs.changes import words_for
@@ -21,7 +20,6 @@ from autotune.spaces.enumerate import (
     MOST_ASSIGNMENTS,
     Enumerated,
     enumerate_space,
-    require_own,
 )
 from autotune.spaces.load import find_space, list_spaces, read_space
 from autotune.spaces.schema import Space
@@ -337,17 +335,3 @@ def test_what_the_user_sets_needs_no_word_of_allow(case: str, pinned: bool, devi
 def test_allowing_a_change_keeps_what_the_user_set_among_what_is_tried() -> None:
     facts = facts_of(options={"optim": "sgd"}, allow=frozenset({"optimizer"}))
     assert {"sgd", "adamw_8bit"} < values(enumerate_space(SFT, facts, {}), "optim")
-
-
-def test_a_config_nobody_can_train_is_bad_input_before_any_probe() -> None:
-    with pytest.raises(BadInput, match="nothing to train"):
-        require_own(facts_of(options={"load_in_8bit": True}))
-
-
-def test_a_config_this_machine_cannot_train_is_its_environment() -> None:
-    with pytest.raises(EnvironmentUnable, match="accelerator"):
-        require_own(facts_of(options={"activation_offloading": True}))
-
-
-def test_a_config_that_only_breaks_rules_for_candidates_may_be_measured() -> None:
-    require_own(facts_of([10, 10], options={"per_device_train_batch_size": 8}))

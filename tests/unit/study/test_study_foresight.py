@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from autotune.core.candidate import Candidate
 from autotune.core.cuda_memory import usual_context_bytes
+from autotune.core.job import Trainer
 from autotune.core.measurement import Measurement, ProbeReport, Step
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Ending, Outcome, Phase
-from autotune.core.prediction import Fit
+from autotune.core.prediction import Fit, Prediction
+from autotune.core.traced_step import TracedStep
 from autotune.knobs.facts import Facts
 from autotune.knobs.translate import canonical
 from autotune.predict.request import TraceRequest
 from autotune.study.foresight import Foresight, trace_candidates
 from tests.support.facts import GPU, MIB, budget_of, candidate_of, facts_of
-from tests.support.work import FakeTracing, rates_of
+from tests.support.work import FakeTracing, rates_of, traced_of
 
 
 def foresight_of(facts: Facts, *candidates: Candidate, tracing: FakeTracing | None = None):  # type: ignore[no-untyped-def]
@@ -164,3 +169,31 @@ def test_what_surely_exceeds_the_budget_is_hopeless_and_what_may_fit_is_not() ->
     assert Fit.FITS is prediction.fit(budget_of(2 * peak))
     assert Fit.UNSURE is prediction.fit(budget_of(peak))
     assert Fit.HOPELESS is prediction.fit(budget_of(peak // 2))
+
+
+def test_the_pass_over_the_reference_counts_in_time_and_peak_shared_by_the_epochs() -> None:
+    def predicted(options: dict[str, Any], answer: Any = traced_of) -> Prediction:
+        facts = facts_of(trainer=Trainer.DPO, options=options)
+        sides = replace(facts.lengths, chosen=facts.lengths.tokens, rejected=facts.lengths.tokens)
+        facts = replace(facts, lengths=sides)
+        precomputes = bool(options.get("precompute_ref_log_probs"))
+        candidate = canonical(candidate_of(precompute_ref_log_probs=precomputes), facts)
+        foresight, _ = foresight_of(facts, candidate, tracing=FakeTracing(answer=answer))
+        found = foresight.of(candidate)
+        assert found is not None
+        return found
+
+    plain = predicted({})
+    once = predicted({"precompute_ref_log_probs": True})
+    assert 0.0 == plain.precompute_seconds < once.precompute_seconds
+    assert pytest.approx(once.pass_seconds + once.precompute_seconds) == once.score_seconds
+    twice = predicted({"precompute_ref_log_probs": True, "num_train_epochs": 2})
+    assert pytest.approx(twice.pass_seconds + twice.precompute_seconds / 2) == twice.score_seconds
+
+    def high(request: TraceRequest) -> TracedStep:
+        step = traced_of(request)
+        more = {"phase": "precompute", "peak_bytes": 2 * step.peak_bytes}
+        return step.model_copy(update=more) if request.precompute else step
+
+    peak = predicted({"precompute_ref_log_probs": True}, high)
+    assert "precompute" == peak.phase and peak.peak_bytes > once.peak_bytes

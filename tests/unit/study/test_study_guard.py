@@ -112,7 +112,7 @@ def test_what_changes_the_model_or_mixes_documents_is_not_comparable(changes: st
 
 
 def test_one_that_keeps_no_row_whole_is_not_comparable() -> None:
-    facts = facts_of([900] * 40)
+    facts = facts_of([900] * 40, min_retention_ratio=0.2)
     other = trial_of(1, candidate_of(max_length=256), changes="data")
     assert "no row is short enough" in not_comparable(other, OWN, facts)
 
@@ -129,12 +129,21 @@ def test_an_update_holds_whole_micro_batches_of_both(batch: int, count: int) -> 
     assert count == len(rows)
 
 
-def test_rows_one_of_them_would_cut_are_left_out() -> None:
+def test_rows_one_of_them_would_cut_are_left_out_where_the_user_accepts_to_lose_them() -> None:
+    facts = facts_of(device=GPU, min_retention_ratio=0.5)
     shorter = candidate_of(max_length=300)
-    rows = update_rows(shorter, OWN.candidate, FACTS)
-    assert all(FACTS.lengths.tokens[row] <= 300 for row in rows)
+    rows = update_rows(shorter, OWN.candidate, facts)
+    assert all(facts.lengths.tokens[row] <= 300 for row in rows)
     packed = candidate_of(max_length=300, packing="bfd", per_device_train_batch_size=1)
-    assert all(FACTS.lengths.tokens[r] <= 300 for r in update_rows(packed, OWN.candidate, FACTS))
+    assert all(facts.lengths.tokens[r] <= 300 for r in update_rows(packed, OWN.candidate, facts))
+
+
+def test_longer_rows_are_compared_where_they_hold_more_than_may_be_lost() -> None:
+    split = candidate_of(max_length=300, packing="bfd_split", per_device_train_batch_size=1)
+    rows = update_rows(split, OWN.candidate, FACTS)
+    assert len(rows) // 2 == sum(FACTS.lengths.tokens[row] > 300 for row in rows)
+    facts = facts_of(device=GPU, allow=frozenset({"split"}))
+    assert all(facts.lengths.tokens[r] <= 300 for r in update_rows(split, OWN.candidate, facts))
 
 
 def test_rows_both_cut_alike_stay_in() -> None:

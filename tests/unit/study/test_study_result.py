@@ -11,6 +11,7 @@ from autotune.core.errors import EnvironmentUnable, NothingFits
 from autotune.core.job import Budget, Trainer
 from autotune.core.memory import Peaks
 from autotune.core.outcome import Outcome
+from autotune.core.positions import Positions
 from autotune.core.result import Ratio, Result, TrialRecord
 from autotune.knobs.facts import Facts
 from autotune.probe.prepared import ModelFacts, Prepared
@@ -38,7 +39,12 @@ def result_of(
         options={},
         defaults={},
         model=ModelFacts(
-            model_dir="m", name="m", model_type="llama", positions=2048, vocabulary=99, moe=False,
+            model_dir="m",
+            name="m",
+            model_type="llama",
+            positions=Positions(most=2048),
+            vocabulary=99,
+            moe=False,
             has_weights=False,
         ),
         profile=made.profile,

@@ -18,7 +18,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from autotune.core.errors import BadInput, EnvironmentUnable
 from autotune.core.outcome import Outcome
 from autotune.study.ownership import is_held
-from autotune.study.storage import IN_MEMORY, STUDY_NAME, Pruned, Store
+from autotune.study.storage import IN_MEMORY, STUDY_NAME, Pruned, Store, check_storage
 from autotune.study.told import Told
 from tests.support.facts import candidate_of, trial_of
 
@@ -309,3 +309,31 @@ def test_a_damaged_record_names_its_file(tmp_path: Path) -> None:
     (tmp_path / "trials" / "0003.json").write_text("{}", encoding="utf-8")
     with pytest.raises(BadInput, match=r"0003\.json"):
         store.records()
+
+
+def test_a_storage_that_can_be_opened_is_checked_without_a_trace(tmp_path: Path) -> None:
+    check_storage(IN_MEMORY)
+    check_storage(f"sqlite:///{tmp_path / 'new.db'}")
+    assert [] == list(tmp_path.iterdir())
+    open_store(tmp_path, None).close()
+    before = (tmp_path / "study.db").read_bytes()
+    check_storage(f"sqlite:///{tmp_path / 'study.db'}")
+    assert before == (tmp_path / "study.db").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "words"),
+    [
+        ("sqlite:///{}/nowhere/study.db", EnvironmentUnable, "unable to open"),
+        ("sqlite:///{}/rows.txt", BadInput, "not a database"),
+        ("study.db", BadInput, "It takes a database URL"),
+        ("sqlight:///study.db", BadInput, "It takes a database URL"),
+    ],
+)
+def test_a_storage_that_cannot_be_opened_is_said_before_it_is_needed(
+    url: str, error: type[Exception], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rows.txt").write_text("no database at all, but long enough to be one " * 30)
+    with pytest.raises(error, match=words):
+        check_storage(url.format(tmp_path))
+    assert ["rows.txt"] == [p.name for p in tmp_path.iterdir()]

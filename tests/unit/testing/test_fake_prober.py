@@ -12,6 +12,7 @@ import pytest
 from autotune.core.job import PROBED_TRAINERS, Trainer
 from autotune.core.measurement import ProbeReport
 from autotune.core.outcome import Outcome, Phase
+from autotune.probe.protocol import Verification
 from autotune.testing.fake_machine import FakeMachine
 from autotune.testing.fake_prober import FakeProber
 from autotune.testing.fake_script import (
@@ -96,6 +97,39 @@ def test_growing_memory_is_seen_step_by_step() -> None:
     assert measured is not None
     peaks = [s.peak_bytes or 0 for s in measured.memory_steps]
     assert peaks == sorted(set(peaks))
+
+
+def test_mixed_lengths_evaluation_and_saving_have_peaks_of_their_own() -> None:
+    machine = FakeMachine(mixed_ratio=1.2, evaluation_bytes=8 * GIB, saving_bytes=6 * GIB)
+    plain = probe(machine=machine).measurement
+    assert plain is not None
+    assert ["load", "memory", "timed"] == list(plain.stage_peaks)
+    assert "timed" == plain.peak_stage, "what mixed lengths add"
+    look = Verification(save=True, eval_rows_dir="rows", eval_rows=(0, 1))
+
+    def verified(cap_bytes: int | None = None) -> ProbeReport:
+        spec = spec_of(ROWS, device="cuda:0", cap_bytes=cap_bytes)
+        asked = spec.model_copy(update={"verification": look})
+        return FakeProber(machine, ROWS).probe(asked, name="0", deadline_s=60.0)
+
+    measured = verified().measurement
+    assert measured is not None
+    assert ["load", "memory", "mixed", "save", "eval"] == list(measured.stage_peaks)
+    assert "eval" == measured.peak_stage
+    assert 20 == len(measured.update_peaks_bytes) == len(measured.update_reserved_bytes)
+    short = verified(6 * GIB).ending
+    assert (Outcome.OOM_DEVICE, Phase.SAVE) == (short.outcome, short.phase)
+
+
+def test_a_scaler_that_settles_late_is_no_failure_and_one_that_never_does_is() -> None:
+    late = probe(machine=FakeMachine(skipped_updates=5), fp16=True)
+    assert late.measurement is not None
+    assert 5 == late.measurement.skipped_updates
+    assert 2 + 5 == len(late.measurement.memory_steps), "a micro-step each"
+    assert Outcome.FITS is late.ending.outcome
+    never = probe(machine=FakeMachine(skipped_updates=999), fp16=True)
+    assert Outcome.NON_FINITE is never.ending.outcome
+    assert probe(machine=FakeMachine(skipped_updates=5)).ending.outcome is Outcome.FITS
 
 
 def test_a_polluted_device_is_not_the_candidates_fault() -> None:

@@ -8,6 +8,8 @@ peak memory 20.54 GiB
 7,405 useful tokens/s, keeps 100.0 % of the label tokens within your max_length of 1024
 2.47 times as fast as the reference (95 % interval 2.41 to 2.53)
 note: order of the rows differs from the baseline's
+note: resume_from_checkpoint counts steps of the config it was saved with, and steps are others
+      here: start anew, or keep your own packing and max_length
 as you had them, though probes ran without: output_dir, report_to, push_to_hub, hub_model_id,
       resume_from_checkpoint
 changes against your config (class of the winner: data):
