@@ -34,6 +34,7 @@ class Step(Frozen):
         loss: the loss of the step; None when it was not finite.
         peak_bytes: peak of the step and of the update it completes, above the start: of the
             process on a CPU, live bytes of torch's allocator on a GPU; None where time was taken.
+        emptied: whether the allocator's cache was given back in it (``torch_empty_cache_steps``).
         first_use: whether its shape was met for the first time where that costs something once
             (a plan, a compilation): its time says nothing of later ones.
     """
@@ -48,6 +49,7 @@ class Step(Frozen):
     longest: int
     loss: float | None
     peak_bytes: int | None = None
+    emptied: bool = False
     first_use: bool = False
 
     @property

@@ -41,6 +41,8 @@ class Estimate(Frozen):
         updates_per_pass: optimizer updates in one pass.
         rows_cut: rows that lose tokens; of Reward rows, which lose none, those that are left out.
         rows_dropped: those of them that TRL leaves out, because no token to train on remains.
+        emptying_seconds: what giving cached memory back every so many updates adds to the pass;
+            None where it was not measured and is not in the times.
         rows_split: rows that continue in another packed row, without their beginning; None in
             documents of older versions.
         rows_unlabelled: rows that stay and have no token to train on before they are cut or split;
@@ -69,6 +71,7 @@ class Estimate(Frozen):
     first_use_seconds: float = 0.0
     shapes: int | None = None
     rows_dropped: int = 0
+    emptying_seconds: float | None = 0.0
     rows_split: int | None = None
     rows_unlabelled: int | None = None
 

@@ -237,6 +237,12 @@ RULES: tuple[TargetRule, ...] = (
         lambda _: contextlib.nullcontext(),
     ),
     TargetRule(
+        "emptied_cache",
+        "What giving cached memory back costs (torch_empty_cache_steps) is in no predicted time.",
+        _has("torch_empty_cache_steps"),
+        lambda _: contextlib.nullcontext(),
+    ),
+    TargetRule(
         "attention_kernels",
         "sdpa runs FlashAttention on CUDA, the efficient kernels where there is a mask; their "
         "backward pass holds an fp32 accumulator.",

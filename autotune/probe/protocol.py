@@ -19,6 +19,9 @@ from autotune.core.traced_step import TracedStep
 from autotune.probe.prepared import Prepared
 
 SCHEMA_VERSION = 1
+#: A probe gives cached memory back after so many updates where the user's run would do so after
+#: more (``torch_empty_cache_steps``), so that some of its few timed updates show what that costs.
+EMPTIED_EVERY = 3
 
 
 class RowPlan(Frozen):

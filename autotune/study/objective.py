@@ -16,6 +16,7 @@ from autotune.knobs.facts import Facts
 from autotune.knobs.passes import pass_shapes, passes_of_run
 from autotune.knobs.retention import documents_of, earned_ratio, retention, useful_tokens_ratio
 from autotune.knobs.translate import Settings
+from autotune.study.emptying import emptying_seconds, rhythm, undisturbed
 
 
 def estimate(
@@ -36,16 +37,20 @@ def estimate(
     if not steps or not measurement.optimizer_seconds:
         return None
     shapes = pass_shapes(candidate, settings, facts)
+    every = rhythm(settings, facts)
+    calm = undisturbed(steps, every)
     model = fit(
-        np.asarray([s.seconds for s in steps]),
-        np.asarray([s.padded_tokens for s in steps], dtype=np.float64),
-        np.asarray([s.width for s in steps], dtype=np.float64),
+        np.asarray([s.seconds for s in calm]),
+        np.asarray([s.padded_tokens for s in calm], dtype=np.float64),
+        np.asarray([s.width for s in calm], dtype=np.float64),
     )
     updates = math.ceil(len(shapes) / settings.accumulation)
     micro = model.seconds(
         shapes.padded_tokens.astype(np.float64), shapes.width.astype(np.float64)
     ).sum()
+    emptying = emptying_seconds(steps, model, every, len(shapes))
     seconds = float(micro) + updates * float(np.median(measurement.optimizer_seconds))
+    seconds += emptying or 0.0
     earned = earned_ratio(candidate, facts)
     different = len(set(zip(shapes.tensor_rows.tolist(), shapes.width.tolist(), strict=True)))
     once = precompute_seconds(measurement, shapes)
@@ -74,6 +79,7 @@ def estimate(
         tokens_dropped_ratio=min(1.0, max(0.0, dropped)),
         spread_ratio=model.spread_ratio,
         precompute_seconds=once,
+        emptying_seconds=emptying,
         first_use_seconds=different * first_use_seconds(measurement, model),
         shapes=different,
     )

@@ -28,6 +28,7 @@ from autotune.probe.judge_run import spilled_by_time
 from autotune.probe.prober import Prober
 from autotune.probe.protocol import ProbeSpec
 from autotune.spaces.enumerate import Enumerated
+from autotune.study.emptying import unknown_words
 from autotune.study.foresight import Foresight
 from autotune.study.idle import in_effect
 from autotune.study.limits import Deadline, Limits, deadline_of, explained
@@ -175,6 +176,15 @@ class Session:
         options, idle = in_effect(candidate, options, measured, self.facts)
         fits = report.ending.outcome is Outcome.FITS and measured is not None
         mixes = candidate.get("packing") == "wrapped" or bool(measured and measured.documents_mix)
+        estimated = (
+            estimate(candidate, translated, measured, self.facts)
+            if fits and measured is not None
+            else None
+        )
+        notes = (
+            "documents in one row see each other" if mixes else idle,
+            unknown_words(estimated),
+        )
         record = TrialRecord(
             number=number,
             candidate=candidate,
@@ -182,14 +192,10 @@ class Session:
             env=translated.env,
             pretruncate_tokens=translated.pretruncate_tokens,
             changes="mixing" if mixes else change_class(candidate, self.facts),
-            note="documents in one row see each other" if mixes else idle,
+            note="; ".join(filter(None, notes)),
             role=role,  # type: ignore[arg-type]
             report=report,
-            estimate=(
-                estimate(candidate, translated, measured, self.facts)
-                if fits and measured is not None
-                else None
-            ),
+            estimate=estimated,
             prediction=expected,
         )
         if self.foresight is not None and role in LEARNED_FROM:

@@ -99,6 +99,7 @@ class FakeMachine:
         token_width_s: seconds per computed position and column.
         optimizer_s: seconds of one update.
         load_s: seconds before the first step.
+        emptying_s: what a micro-step takes longer in which the allocator's cache is emptied.
         checkpointing: factors of ``none``, ``selective`` and ``full`` gradient checkpointing.
         offloading: factors of activation offloading.
         reserved_ratio: what the caching allocator reserves per allocated byte (CUDA), at least 1.
@@ -126,6 +127,7 @@ class FakeMachine:
     token_width_s: float = 0.0
     optimizer_s: float = 0.01
     load_s: float = 0.2
+    emptying_s: float = 0.0
     checkpointing: Mapping[str, Factors] = field(default_factory=lambda: dict(_CHECKPOINTING))
     offloading: Factors = Factors(0.6, 1.25)
     reserved_ratio: float = 1.05

@@ -12,7 +12,7 @@ from autotune.core.outcome import Phase
 from autotune.core.stages import LOAD, MEMORY, MIXED, PHASES, TIMED
 from autotune.probe.child.batches import BatchFacts
 from autotune.probe.child.first_uses import FirstUses, cost_something
-from autotune.probe.protocol import ProbeSpec
+from autotune.probe.protocol import EMPTIED_EVERY, ProbeSpec
 from autotune.testing.fake_machine import FakeMachine
 from autotune.testing.fake_rows import made_shape
 from autotune.testing.fake_script import Diverges, Grows, Happening, Pollutes, Spills
@@ -158,6 +158,8 @@ class FakeSteps:
         )
         if first:
             seconds += self._machine.first_use_s
+        emptied = self._empties(stage)
+        seconds += self._machine.emptying_s * emptied
         if isinstance(self._happening, Spills):
             seconds *= self._happening.slowdown
         loss: float | None = 2.0 + 0.1 * float(self._rng.random())
@@ -174,7 +176,14 @@ class FakeSteps:
             longest=batch.longest,
             loss=loss,
             first_use=first,
+            emptied=emptied,
         )
+
+    def _empties(self, stage: str) -> bool:
+        """Whether the allocator's cache is emptied in the next step; rarely only in timed ones."""
+        every = min(int(self._spec.options.get("torch_empty_cache_steps") or 0), EMPTIED_EVERY)
+        update = len(self.of(TIMED)) // self._accumulation
+        return every == 1 or (every > 1 and stage == TIMED and update % every == 0)
 
     def _peaks(self, stage: str, allocated_bytes: int) -> Peaks:
         machine = self._machine

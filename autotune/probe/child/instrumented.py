@@ -32,8 +32,10 @@ def instrumented(trainer_class: Any, holder: list[Any]) -> Any:
         def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             schedule = holder[0]
             schedule.before_step()
+            every = self.args.torch_empty_cache_steps
+            emptied = every is not None and self.state.global_step % every == 0
             loss = super().training_step(model, inputs, *args, **kwargs)
-            schedule.after_step(loss.detach())
+            schedule.after_step(loss.detach(), emptied=emptied)
             return loss
 
         def _save_checkpoint(self, *args: Any, **kwargs: Any) -> Any:

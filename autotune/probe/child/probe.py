@@ -29,7 +29,7 @@ from autotune.probe.child.stages import Stages, accumulation_of
 from autotune.probe.child.steps import Schedule
 from autotune.probe.child.verify import check_disk, eval_rows, evaluate
 from autotune.probe.phase_file import PhaseFile
-from autotune.probe.protocol import ProbeSpec
+from autotune.probe.protocol import EMPTIED_EVERY, ProbeSpec
 
 
 class Probe:
@@ -199,6 +199,9 @@ class Probe:
 
         options = isolated(self.spec.trainer, self.spec.options, self.work_dir)
         options["gradient_accumulation_steps"] = accumulation_of(self.spec)
+        every = options.get("torch_empty_cache_steps")
+        if every and self.spec.verification is None:
+            options["torch_empty_cache_steps"] = min(int(every), EMPTIED_EVERY)
         if self.spec.device == "cpu":
             options["use_cpu"] = True
         return options

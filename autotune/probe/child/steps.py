@@ -190,8 +190,8 @@ class Schedule:
             self.clock.first_step_at = time.perf_counter()
         self.clock.phase = Phase.FIRST_STEP if first else Phase.STEADY
 
-    def after_step(self, loss: Any) -> None:
-        """Note one finished micro-step."""
+    def after_step(self, loss: Any, *, emptied: bool = False) -> None:
+        """Note one finished micro-step, and whether the allocator's cache was given back in it."""
         self.sync()
         now = time.perf_counter()
         stage, fact = self._plan[self._at]
@@ -211,6 +211,7 @@ class Schedule:
                 loss=None,
                 peak_bytes=self.lap() if stage.name in _UNTIMED else None,
                 first_use=self._first_uses is not None and self._first_uses.meet(batch.shapes),
+                emptied=emptied,
             )
         )
         self._at += 1
