@@ -54,7 +54,7 @@ def test_a_bitsandbytes_that_does_not_work_stops_a_forced_option_before_any_prob
     lacking = lacking_here(CPU)
     assert lacking["bitsandbytes"].endswith("does not work here: no kernel image is available")
     with pytest.raises(EnvironmentUnable, match="load_in_4bit=True needs the package") as caught:
-        _check_packages({"load_in_4bit": True}, lacking)
+        _check_packages({"load_in_4bit": True}, lacking, CPU)
     assert "pip install --upgrade 'autotune[bitsandbytes]'" in str(caught.value)
 
 

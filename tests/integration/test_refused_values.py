@@ -12,6 +12,7 @@ import pytest
 
 from autotune.core.errors import BadInput, EnvironmentUnable, NotBuiltYet
 from autotune.core.job import DatasetSource, Job, Trainer
+from autotune.probe.child.capabilities import lacking_here
 from tests.support.facts import CPU
 from tests.support.models import tiny_model
 
@@ -32,10 +33,12 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Check]:
     folder = tmp_path_factory.mktemp("refused")
     model = tiny_model(folder / "model")
 
-    def resolved(trainer: Trainer, at: Path = model, **options: Any) -> dict[str, Any]:
+    def resolved(
+        trainer: Trainer, at: Path = model, lacking: dict[str, str] | None = None, **options: Any
+    ) -> dict[str, Any]:
         source = DatasetSource(path="rows.jsonl")
         job = Job(trainer=trainer, model=str(at), dataset=source, options=options)
-        found = resolve_options(job, CPU, [], {}, {}, on_cpu=True)
+        found = resolve_options(job, CPU, [], {}, lacking or {}, on_cpu=True)
         check_constructs(
             trainer,
             found,
@@ -152,8 +155,9 @@ def test_a_model_over_several_processes_is_refused_whatever_is_installed(check: 
 
 
 def test_attention_whose_package_is_missing_is_the_environments_fault(check: Check) -> None:
-    with pytest.raises(EnvironmentUnable, match=r"attn_implementation 'flash_attention_3'"):
-        check(Trainer.SFT, attn_implementation="flash_attention_3")
+    lacking = lacking_here(CPU)
+    with pytest.raises(EnvironmentUnable, match=r"attn_implementation=flash_attention_3 needs"):
+        check(Trainer.SFT, lacking=lacking, attn_implementation="flash_attention_3")
 
 
 def test_an_optimizer_whose_package_is_missing_is_the_environments_fault(check: Check) -> None:

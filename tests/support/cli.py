@@ -35,12 +35,19 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start ``autotune`` and return while it runs; its output goes to ``out`` and ``err``.
 
+    SIGHUP ends it, also where the suite itself runs under nohup.
+
     Args:
         arguments: of the command line.
         cwd: its folder.
         sigint: what Ctrl-C does to it at the start: a terminal's job is interrupted, one in the
             background of a script ignores it. The suite itself may be either.
     """
+
+    def dispositions() -> None:
+        signal.signal(signal.SIGINT, sigint)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
     with (cwd / "out").open("wb") as out, (cwd / "err").open("wb") as err:
         return subprocess.Popen(
             [sys.executable, "-m", "autotune", *arguments],
@@ -48,7 +55,7 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, sigint),
+            preexec_fn=dispositions,
         )
 
 
